@@ -1,0 +1,72 @@
+# Each target makes the virtual environment .venv if it is missing and installs what it
+# needs; nothing has to be done before. A stamp file per extra makes re-runs instant.
+
+PYTHON ?= python3
+SPHINXOPTS ?= -W --keep-going
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	-c constraints.txt
+PINS := pyproject.toml constraints.txt
+
+# benchmarks/plot_*.py only draw what the others wrote; benchmarks/_*.py are helpers.
+BENCHMARKS := $(filter-out benchmarks/plot_% benchmarks/_%,$(wildcard benchmarks/*.py))
+
+.PHONY: demo demo-quick test lint format doc bench-smoke clean
+.NOTPARALLEL:
+
+demo: $(VENV)/.stamp-base
+	$(BIN)/python -m skvn
+
+demo-quick: $(VENV)/.stamp-base
+	$(BIN)/python -m skvn --quick
+
+test: $(VENV)/.stamp-test
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.stamp-lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(VENV)/.stamp-lint
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+ifneq ($(wildcard doc/conf.py),)
+doc: $(VENV)/.stamp-doc
+	$(BIN)/python -m sphinx -b html $(SPHINXOPTS) doc doc/_build/html
+else
+doc:
+	@echo "doc: none yet (there is no doc/conf.py)"
+endif
+
+# With --quick a benchmark takes seconds and leaves benchmarks/results/ as it is.
+ifneq ($(BENCHMARKS),)
+bench-smoke: $(VENV)/.stamp-benchmarks
+	set -e; for script in $(BENCHMARKS); do $(BIN)/python $$script --quick; done
+else
+bench-smoke:
+	@echo "bench-smoke: none yet (there are no scripts in benchmarks/)"
+endif
+
+clean:
+	rm -rf $(VENV) build dist .hypothesis .pytest_cache .ruff_cache
+	rm -rf doc/_build doc/auto_examples doc/generated doc/sg_execution_times.rst
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/.stamp-venv:
+	$(PYTHON) -m venv $(VENV)
+	touch $@
+
+$(VENV)/.stamp-lint: constraints.txt | $(VENV)/.stamp-venv
+	$(INSTALL) ruff
+	touch $@
+
+$(VENV)/.stamp-base: $(PINS) | $(VENV)/.stamp-venv
+	$(INSTALL) -e .
+	touch $@
+
+$(VENV)/.stamp-%: $(PINS) | $(VENV)/.stamp-venv
+	$(INSTALL) -e '.[$*]'
+	touch $(VENV)/.stamp-base $@

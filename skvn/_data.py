@@ -1,0 +1,145 @@
+"""From arrays to tensors on a device and back."""
+
+import warnings
+
+import numpy as np
+import torch
+
+from .core.training import Batch
+
+
+def resolve_device(device, X):
+    """The torch device to compute on.
+
+    Parameters
+    ----------
+    device : str or torch.device
+        "auto" is the device of X if X is a tensor on an accelerator, else CUDA if
+        there is one, else the CPU. MPS is never chosen: it has no float64.
+    X : array-like or Tensor
+
+    Returns
+    -------
+    torch.device
+    """
+    if device == "auto":
+        if isinstance(X, torch.Tensor) and X.device.type != "cpu":
+            return X.device
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(device)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        warnings.warn(
+            f"device={str(device)!r} was asked for but CUDA is not available; "
+            "computing on the CPU.",
+            UserWarning,
+            stacklevel=2,
+        )
+        return torch.device("cpu")
+    return device
+
+
+def to_tensor(a, device, dtype=None):
+    """Copy an array (or pass on a tensor) to a device.
+
+    Parameters
+    ----------
+    a : ndarray or Tensor
+    device : torch.device
+    dtype : torch.dtype or None
+
+    Returns
+    -------
+    Tensor
+    """
+    if isinstance(a, torch.Tensor):
+        return a.detach().to(device, dtype)
+    return torch.from_numpy(np.array(a)).to(device, dtype)
+
+
+def to_output(t, like):
+    """A tensor as the kind of array that ``like`` is.
+
+    Parameters
+    ----------
+    t : Tensor
+    like : ndarray or Tensor
+        The input of the call.
+
+    Returns
+    -------
+    ndarray or Tensor
+    """
+    return t.to(like.device) if isinstance(like, torch.Tensor) else t.cpu().numpy()
+
+
+def split_missing(x):
+    """Zeros where x is NaN, and the mask of observed entries (None if all are).
+
+    Parameters
+    ----------
+    x : Tensor of shape (n, d)
+
+    Returns
+    -------
+    x : Tensor of shape (n, d)
+    mask : bool Tensor of shape (n, d) or None
+    """
+    mask = ~torch.isnan(x)
+    return (x, None) if mask.all() else (torch.nan_to_num(x, nan=0.0), mask)
+
+
+class Rows:
+    """Validated rows on the host that hand out batches on a device.
+
+    Parameters
+    ----------
+    X : ndarray or Tensor of shape (n, d)
+    y : ndarray or Tensor of shape (n, m) or None
+    weight : ndarray or Tensor of shape (n,)
+    device : torch.device
+    shift, scale : ndarray of shape (m,), float
+        Batches hold ``(y - shift) / scale``.
+    """
+
+    def __init__(self, X, y, weight, device, shift=0.0, scale=1.0):
+        self.X, self.y, self.weight, self.device = X, y, weight, device
+        self.shift, self.scale = shift, scale
+
+    def __len__(self):
+        """Number of rows."""
+        return len(self.X)
+
+    @property
+    def dtype(self):
+        """The torch dtype that everything is computed in."""
+        return to_tensor(self.X[:0], self.device).dtype
+
+    def take(self, index):
+        """Some of the rows, by integer array or boolean mask."""
+        y = None if self.y is None else self.y[index]
+        scaling = self.shift, self.scale
+        return Rows(self.X[index], y, self.weight[index], self.device, *scaling)
+
+    def positive(self):
+        """The rows whose weight is not zero."""
+        return self.take(self.weight > 0)
+
+    def batch(self, index=slice(None)):
+        """Rows by index (a slice or an integer array) as a Batch."""
+        x, mask = split_missing(to_tensor(self.X[index], self.device))
+        weight = to_tensor(self.weight[index], self.device, x.dtype)
+        if self.y is None:
+            return Batch(x, mask, weight)
+        y = to_tensor(self.y[index], self.device, x.dtype)
+        shift = torch.as_tensor(self.shift).to(y)
+        return Batch(x, mask, weight, (y - shift) / self.scale)
+
+    def batches(self, size, generator=None):
+        """All rows, a batch at a time; in random order if given a generator."""
+        n = len(self)
+        order = None
+        if generator is not None and n > size:
+            order = torch.randperm(n, generator=generator).numpy()
+        for start in range(0, n, size):
+            part = slice(start, start + size)
+            yield self.batch(part if order is None else order[part])

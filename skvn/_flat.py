@@ -1,0 +1,286 @@
+"""The flat structure x ~ S g, y = U g as an estimator base: settle, learn, inspect."""
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from ._base import SettlingEstimator
+from ._data import Rows, resolve_device, to_output, to_tensor
+from ._params import CONSTRAINTS, layer_sizes
+from .core.layer import Layer, contributions, effective_weight
+from .core.network import Network, Relevance, settle, settle_relevance
+from .core.relevance import choose_floor, start_relevance
+from .core.training import Learner, build, mean_square
+
+# Rows looked at to start the atoms or choose the floor; more would change little.
+_INIT_ROWS, _FLOOR_ROWS = 10_000, 500
+# ard factorises one r x r matrix per row: beyond this many features l1 is faster.
+_MAX_ARD_FEATURES = 256
+# partial_fit looks for dead atoms once in so many steps.
+_RESEED_STEPS = 20
+
+
+class FlatEstimator(
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, SettlingEstimator
+):
+    """Codes of rows by layers of atoms."""
+
+    _parameter_constraints = CONSTRAINTS
+
+    def __sklearn_tags__(self):
+        """Codes have the dtype of X."""
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @property
+    def _n_features_out(self):
+        """One column per atom, layers from the input upward."""
+        above = sum(len(S) for _, S in self.hidden_components_)
+        return len(self.components_) + above
+
+    # --- learning --------------------------------------------------------------
+
+    def _fit(self, X, y, sample_weight):
+        """Validate, learn, store."""
+        self._validate_params()
+        warm = self.warm_start and hasattr(self, "components_")
+        rows = self._rows(X, y, sample_weight, reset=not warm)
+        generator = self._generator()
+        train, held_out = self._split(rows)
+        learner = self._resume(rows) if warm else self._start(train, generator)
+        self._store(self._learn(learner, train, held_out, generator, X, y))
+        return self
+
+    def _partial_fit(self, X, y, sample_weight):
+        """One pass over the rows, in their order, with the training step of fit."""
+        self._validate_params()
+        first = not hasattr(self, "components_")
+        rows = self._rows(X, y, sample_weight, reset=first)
+        generator = self._generator()
+        learner = self._start(rows, generator) if first else self._resume(rows)
+        curve = [] if first else self.loss_curve_
+        loss = self._stream(learner, rows, generator)
+        self._store(self._attributes(learner))
+        self._store({"loss_curve_": [*curve, loss], "n_iter_": len(curve) + 1})
+        return self
+
+    def _stream(self, learner, rows, generator):
+        """Mean loss of Hebb steps over the rows, dead atoms looked after."""
+        loss = 0.0
+        for batch in rows.batches(self._fit_batch(len(rows))):
+            loss += learner.hebb(batch, self._clamp(), self.max_sweeps)
+            if learner.n_steps % _RESEED_STEPS == 0:
+                learner.reseed(batch, generator)
+        return loss / float(rows.weight.sum())
+
+    def _clamp(self):
+        """Weight of y in the codes that the Hebb steps learn from."""
+        return 0.0
+
+    def _hebb_epoch(self, learner, rows, generator, progress):
+        """Mean energy of one shuffled pass of Hebb steps."""
+        batches = rows.batches(self._fit_batch(len(rows)), generator)
+        loss = sum(learner.hebb(b, self._clamp(), self.max_sweeps) for b in batches)
+        learner.reseed(_some(rows, generator).batch(), generator)
+        return loss / float(rows.weight.sum())
+
+    def _start(self, rows, generator):
+        """A learner whose atoms are rows of the data."""
+        batch = _some(rows, generator).batch()
+        sizes = layer_sizes(
+            self.n_components, self.hidden_layer_sizes, batch.x.shape[1]
+        )
+        solver = self._pick_solver(batch.x.shape[1], len(sizes[0]))
+        # The ard settle has no l1 term.
+        alpha = self.alpha if solver == "l1" else 0.0
+        options = {"positive": self.positive_code, "n_nonzero": self.n_nonzero_coefs}
+        net = build(batch, *sizes, alpha, self.activation, generator, **options)
+        if solver == "ard":
+            power = mean_square(batch)
+            net.relevance = start_relevance(sizes[0][0], power, None, batch.x)
+        return Learner(net)
+
+    def _pick_solver(self, n_features, depth):
+        """What "auto" means for these data; checks what was asked for."""
+        if self.solver == "ard" and depth > 1:
+            raise ValueError(
+                "solver='ard' settles a single layer; use solver='l1' or give "
+                "n_components as one integer."
+            )
+        if self.solver != "auto":
+            return self.solver
+        return "ard" if depth == 1 and n_features <= _MAX_ARD_FEATURES else "l1"
+
+    # --- state: NumPy on the estimator, tensors in the core ---------------------
+
+    def _attributes(self, learner, rows=None):
+        """Fitted attributes as NumPy; with rows, the noise floor is chosen anew."""
+        net = learner.net
+        if rows is not None and net.relevance is not None:
+            net = self._with_floor(net, rows)
+        array = lambda t: t.cpu().numpy()  # noqa: E731
+        pairs = zip(net.layers[:-1], net.layers[1:], strict=True)
+        attributes = {
+            "components_": array(net.layers[0].S.T),
+            "hidden_components_": [(array(a.U.T), array(b.S.T)) for a, b in pairs],
+            "lambdas_": np.array([layer.lam for layer in net.layers]),
+            "solver_": "l1" if net.relevance is None else "ard",
+            "n_steps_": learner.n_steps,
+            "device_": str(net.layers[0].S.device),
+            "_usage": [array(u) for u in learner.usage],
+        }
+        if net.relevance is not None:
+            prior, noise, floor = net.relevance
+            attributes["prior_variance_"] = array(prior)
+            attributes["noise_"], attributes["noise_floor_"] = noise, floor
+        return attributes
+
+    def _with_floor(self, net, rows):
+        """The network with the noise floor that it shall predict with."""
+        batch = _some(rows, torch.Generator().manual_seed(0), _FLOOR_ROWS).batch()
+        power = mean_square(batch)
+        floor = None if self.noise_floor == "auto" else self.noise_floor
+        floor = floor or choose_floor(net, batch, power)
+        relevance = start_relevance(net.layers[0].n_atoms, power, floor, batch.x)
+        return replace(net, relevance=relevance)
+
+    def _network(self, device, dtype):
+        """The fitted network on a device."""
+        put = lambda a: to_tensor(a, device, dtype)  # noqa: E731
+        outputs = [U for U, _ in self.hidden_components_] + [self._top()]
+        sensing = [self.components_] + [S for _, S in self.hidden_components_]
+        layers = [
+            Layer(put(s).T, put(u).T, float(lam), self._phi(level))
+            for level, (s, u, lam) in enumerate(
+                zip(sensing, outputs, self.lambdas_, strict=True)
+            )
+        ]
+        relevance = None
+        if self.solver_ == "ard":
+            prior = put(self.prior_variance_)
+            relevance = Relevance(prior, self.noise_, self.noise_floor_)
+        return Network(layers, self.positive_code, self.n_nonzero_coefs, relevance)
+
+    def _top(self):
+        """Output vectors of the top layer, (K, m)."""
+        return self.components_ if self._depth() == 1 else self.hidden_components_[-1][1]
+
+    def _depth(self):
+        """Number of layers."""
+        return 1 + len(self.hidden_components_)
+
+    def _phi(self, level):
+        """Activation of a layer's message; the top layer answers without one."""
+        return "identity" if level + 1 == self._depth() else self.activation
+
+    def _resume(self, rows):
+        """A learner that goes on from the fitted state."""
+        net = self._network(rows.device, rows.dtype)
+        usage = [to_tensor(u, rows.device, rows.dtype) for u in self._usage]
+        return Learner(net, usage=usage, n_steps=self.n_steps_)
+
+    # --- inference -------------------------------------------------------------
+
+    def _batches(self, X):
+        """Validated X, the network on its device, and the rows in batches."""
+        check_is_fitted(self)
+        X = self._validated(X)
+        device = resolve_device(self.device, X)
+        rows = Rows(X, None, np.ones(len(X)), device)
+        net = self._network(device, rows.dtype)
+        return X, net, rows.batches(self._predict_batch())
+
+    def _codes(self, X):
+        """Input as validated, network, and codes of every layer, all rows."""
+        X, net, batches = self._batches(X)
+        options = {"tol": self.transform_tol, "max_sweeps": self.max_sweeps}
+        parts = [settle(net, b.x, mask=b.mask, **options) for b in batches]
+        return X, net, [torch.cat(level) for level in zip(*parts, strict=True)]
+
+    def _posterior(self, X):
+        """Input as validated, mean of U g, its variance, and s2 of every row."""
+        check_is_fitted(self)
+        if self.solver_ != "ard":
+            raise ValueError(
+                "return_std=True needs the posterior of solver='ard'; this "
+                f"{type(self).__name__} was fitted with solver='l1'."
+            )
+        X, net, batches = self._batches(X)
+        U = net.layers[0].U
+        parts = [settle_relevance(net, b.x, b.mask, readout=U) for b in batches]
+        mean = torch.cat([p.codes for p in parts]) @ U.T
+        variance = torch.cat([p.variance for p in parts])
+        return X, mean, variance, torch.cat([p.noise for p in parts])
+
+    def transform(self, X):
+        """Sparse codes of the rows of X.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN marks missing entries. The code of a row with nothing observed is 0.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components)
+            Coefficients g of the atoms, in the dtype of X; with several layers the
+            codes of all of them side by side, from the input upward.
+        """
+        X, _, codes = self._codes(X)
+        return to_output(torch.cat(codes, 1), X)
+
+    def atoms(self):
+        """The weight atoms A_k = u_k s_k^T of the top layer.
+
+        Returns
+        -------
+        ndarray of shape (n_components, n_outputs, n_inputs)
+            Dense and rank 1. Built on request: it can be large.
+        """
+        check_is_fitted(self)
+        sensing = self.hidden_components_[-1][1] if self._depth() > 1 else (
+            self.components_
+        )
+        return self._top()[:, :, None] * sensing[:, None, :]
+
+    def effective_weight(self, X):
+        """Weight matrix ``W* = U diag(g) S^T`` that every row composes for itself.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_outputs, n_inputs)
+            Of the top layer.
+        """
+        X, net, codes = self._codes(X)
+        layer = net.layers[-1]
+        return to_output(effective_weight(layer.S, layer.U, codes[-1]), X)
+
+    def contributions(self, X):
+        """Share ``g_k u_k`` of every atom of the top layer in the answer.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_components, n_outputs)
+            Summed over atoms: the answer (less the intercept).
+        """
+        X, net, codes = self._codes(X)
+        return to_output(contributions(net.layers[-1].U, codes[-1]), X)
+
+
+def _some(rows, generator, count=_INIT_ROWS):
+    """At most ``count`` random rows."""
+    if len(rows) <= count:
+        return rows
+    return rows.take(torch.randperm(len(rows), generator=generator)[:count].numpy())

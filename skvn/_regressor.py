@@ -1,0 +1,288 @@
+"""VectorNetworkRegressor: sparse codes of X, linear answers from the codes."""
+
+import numpy as np
+import torch
+from sklearn.base import MultiOutputMixin, RegressorMixin
+from sklearn.callback import with_callbacks
+
+from ._base import unchanged_on_error
+from ._data import Rows, to_output, to_tensor
+from ._flat import FlatEstimator
+from ._params import CONSTRAINTS, REGRESSOR_CONSTRAINTS
+from .core.learn import Adam
+from .core.network import settle
+from .core.readout import CodeStatistics, fit_readout
+from .core.training import contrast_rate
+
+# Share of the old code statistics that each partial_fit step remembers.
+_MEMORY = 0.95
+_NUDGE = 0.1
+
+
+class VectorNetworkRegressor(
+    MultiOutputMixin, RegressorMixin, FlatEstimator
+):
+    """TODO."""
+
+    _parameter_constraints = CONSTRAINTS | REGRESSOR_CONSTRAINTS
+
+    def __init__(
+        self,
+        n_components="auto",
+        *,
+        alpha=0.03,
+        solver="auto",
+        learning="hebb",
+        beta=None,
+        fit_intercept=True,
+        positive_code=True,
+        n_nonzero_coefs=None,
+        hidden_layer_sizes=None,
+        activation="identity",
+        max_sweeps=10,
+        noise_floor="auto",
+        max_iter=50,
+        tol=1e-3,
+        n_iter_no_change=3,
+        batch_size="auto",
+        early_stopping=False,
+        validation_fraction=0.1,
+        transform_tol=1e-3,
+        warm_start=False,
+        random_state=None,
+        device="auto",
+        verbose=False,
+    ):
+        self.n_components = n_components
+        self.alpha = alpha
+        self.solver = solver
+        self.learning = learning
+        self.beta = beta
+        self.fit_intercept = fit_intercept
+        self.positive_code = positive_code
+        self.n_nonzero_coefs = n_nonzero_coefs
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.max_sweeps = max_sweeps
+        self.noise_floor = noise_floor
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
+        self.batch_size = batch_size
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.transform_tol = transform_tol
+        self.warm_start = warm_start
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    @unchanged_on_error
+    @with_callbacks
+    def fit(self, X, y, sample_weight=None):
+        """Learn atoms and output weights.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN marks missing entries.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        sample_weight : array-like of shape (n_samples,) or None
+            A weight of 2 counts as the row twice.
+
+        Returns
+        -------
+        VectorNetworkRegressor
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a parameter or the data are not valid; the estimator is left as it was.
+        """
+        return self._fit(X, y, sample_weight)
+
+    @unchanged_on_error
+    def partial_fit(self, X, y, sample_weight=None):
+        """Take one pass of learning steps over a further batch of rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+        sample_weight : array-like of shape (n_samples,) or None
+
+        Returns
+        -------
+        VectorNetworkRegressor
+        """
+        return self._partial_fit(X, y, sample_weight)
+
+    def _pick_solver(self, n_features, depth):
+        """A contrast needs the l1 settle."""
+        if self.learning == "contrastive":
+            if self.solver == "ard":
+                raise ValueError(
+                    "learning='contrastive' nudges the l1 settle; use solver='l1' "
+                    "or learning='hebb'."
+                )
+            return "l1"
+        return super()._pick_solver(n_features, depth)
+
+    # --- learning --------------------------------------------------------------
+
+    def _rows(self, X, y, sample_weight, reset):
+        """Rows whose y is handed out at unit scale, about its mean."""
+        rows = super()._rows(X, y, sample_weight, reset)
+        y = to_tensor(rows.y, torch.device("cpu")).numpy().astype(np.float64)
+        if reset:
+            self._y_is_flat = y.ndim == 1
+            y = y.reshape(len(y), -1)
+            w = to_tensor(rows.weight, torch.device("cpu")).numpy()
+            mean = np.average(y, axis=0, weights=w) if self.fit_intercept else 0.0
+            self._y_shift = np.zeros(y.shape[1]) + mean
+            spread = np.average(((y - mean) ** 2).mean(1), weights=w)
+            self._y_scale = float(np.sqrt(spread)) or 1.0
+        y = y.reshape(len(y), -1)
+        if y.shape[1] != len(self._y_shift):
+            raise ValueError(
+                f"y has {y.shape[1]} outputs, but {type(self).__name__} was fitted "
+                f"with {len(self._y_shift)}."
+            )
+        scaling = self._y_shift, self._y_scale
+        return Rows(rows.X, y, rows.weight, rows.device, *scaling)
+
+    def _start(self, rows, generator):
+        """Atoms from the data; no output weights yet."""
+        learner = super()._start(rows, generator)
+        top = learner.net.layers[-1]
+        top.U = top.S.new_zeros(len(self._y_shift), top.n_atoms)
+        return learner
+
+    def _stages(self):
+        """Hebb steps for the dictionary, then (if asked) the two-phase contrast."""
+        contrast = [self._contrast_epoch] if self.learning == "contrastive" else []
+        return [self._hebb_epoch, *contrast]
+
+    def _clamp(self):
+        """Weight of y in the codes of the Hebb steps: 0 means free codes."""
+        return 0.0 if self.learning == "contrastive" else self.beta or 0.0
+
+    def _hebb_epoch(self, learner, rows, generator, progress):
+        """Clamped codes need output weights first."""
+        if self._clamp() and progress > 0:
+            self._read(learner, rows)
+        return super()._hebb_epoch(learner, rows, generator, progress)
+
+    def _contrast_epoch(self, learner, rows, generator, progress):
+        """Mean prediction loss of one shuffled pass of two-phase steps."""
+        if progress == 0:
+            self._read(learner, rows)
+        beta = _NUDGE if self.beta is None else self.beta
+        rate = contrast_rate(progress)
+        loss = 0.0
+        for batch in rows.batches(self._fit_batch(len(rows)), generator):
+            loss += learner.contrast(batch, beta, rate, self.max_sweeps)
+        return loss / float(rows.weight.sum())
+
+    def _read(self, learner, rows, keep=None):
+        """Output weights from the free codes of all rows."""
+        batches = rows.batches(self._predict_batch())
+        learner.read(
+            batches, self.fit_intercept, self.max_sweeps, self.transform_tol, keep
+        )
+
+    def _stream(self, learner, rows, generator):
+        """Hebb steps, then the output weights, then (if asked) contrast steps."""
+        loss = super()._stream(learner, rows, generator)
+        self._read(learner, rows, _MEMORY)
+        if self.learning == "contrastive":
+            loss = self._contrast_epoch(learner, rows, generator, 0.5)
+        return loss
+
+    def _validation_score(self, learner, rows, held_out):
+        """R^2 on held-out rows, outputs pooled."""
+        self._read(learner, rows)
+        b, y = learner.readout.b, held_out.batch().y
+        options = {"tol": self.transform_tol, "max_sweeps": self.max_sweeps}
+        error = 0.0
+        for batch in held_out.batches(self._predict_batch()):
+            g = settle(learner.net, batch.x, mask=batch.mask, **options)[-1]
+            r = batch.y - b - g @ learner.net.layers[-1].U.T
+            error += float(batch.weight @ r.square().sum(1))
+        w = held_out.batch().weight
+        spread = w @ (y - w @ y / w.sum()).square().sum(1)
+        return 1 - error / max(float(spread), torch.finfo(y.dtype).tiny)
+
+    # --- state -----------------------------------------------------------------
+
+    def _attributes(self, learner, rows=None):
+        """Adds the readout, in the units of y."""
+        if rows is not None:
+            self._read(learner, rows)
+        scale, array = self._y_scale, lambda t: t.cpu().numpy()
+        U, b, noise = learner.readout
+        statistics = [array(t) for t in learner.stats]
+        moments = [array(t) for pair in learner.adam.moments for t in pair]
+        return super()._attributes(learner, rows) | {
+            "output_components_": array(U.T) * scale,
+            "intercept_": array(b) * scale + self._y_shift,
+            "noise_variance_": array(noise) * scale**2,
+            "n_outputs_": len(self._y_shift),
+            "_statistics": statistics,
+            "_adam": (moments, learner.adam.n_steps),
+        }
+
+    def _top(self):
+        """Output vectors u_k, (K, m)."""
+        return self.output_components_
+
+    def _resume(self, rows):
+        """A learner that goes on from the fitted state, y at unit scale."""
+        learner = super()._resume(rows)
+        put = lambda a: to_tensor(a, rows.device, rows.dtype)  # noqa: E731
+        learner.net.layers[-1].U /= self._y_scale
+        learner.stats = CodeStatistics(*map(put, self._statistics))
+        learner.readout = fit_readout(learner.stats, self.fit_intercept)
+        moments, n_steps = self._adam
+        m = [put(a) for a in moments]
+        learner.adam = Adam(list(zip(m[::2], m[1::2], strict=True)), n_steps)
+        return learner
+
+    # --- prediction ------------------------------------------------------------
+
+    def predict(self, X, return_std=False):
+        """Predict y: ``U g + intercept`` with codes settled from X alone.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN marks missing entries. A row with nothing observed gets the intercept.
+        return_std : bool, default=False
+            Also return the standard deviation (solver "ard" only).
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+        std : ndarray of the shape of y
+            Only with ``return_std``: ``sqrt(diag(U Sigma U^T) + noise_variance_)``.
+
+        Raises
+        ------
+        ValueError
+            If ``return_std`` is asked of the l1 settle, which has no posterior.
+        """
+        if return_std:
+            X, mean, variance, _ = self._posterior(X)
+            noise = to_tensor(self.noise_variance_, mean.device, mean.dtype)
+            return self._answer(mean, X), self._shaped((variance + noise).sqrt(), X)
+        X, net, codes = self._codes(X)
+        return self._answer(codes[-1] @ net.layers[-1].U.T, X)
+
+    def _answer(self, mean, X):
+        """U g with the intercept, in the shape of y."""
+        return self._shaped(mean + to_tensor(self.intercept_, mean.device, mean.dtype), X)
+
+    def _shaped(self, t, X):
+        """(n,) if y was; else (n, m)."""
+        return to_output(t[:, 0] if self._y_is_flat else t, X)

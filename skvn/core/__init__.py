@@ -1,0 +1,1 @@
+"""Vector-Network mathematics on torch tensors."""

@@ -1,0 +1,291 @@
+"""The training step shared by ``fit`` and ``partial_fit``."""
+
+from dataclasses import dataclass, field
+from math import sqrt
+
+import torch
+from torch import Tensor
+
+from .energy import residual
+from .layer import Layer, message
+from .learn import (
+    Adam,
+    atoms_from_rows,
+    coactivity,
+    dead_atoms,
+    hebb_step,
+    local_updates,
+    normalise,
+    two_phase_updates,
+)
+from .readout import CodeStatistics, Readout, add, code_statistics, fit_readout
+from .network import Network, free_energy, inputs, settle
+
+# Codes need little accuracy while the atoms still move, much in a contrast.
+_HEBB_TOL = 0.1
+_CONTRAST_TOL = 1e-7
+# The largest nudge as a share of the penalty: keeps the nudged settle convex.
+_MAX_NUDGE = 0.5
+# Step sizes: Hebb steps fall as 1 / (1 + t / 10) to a tenth, Adam starts at 2e-3.
+_HEBB_DECAY, _HEBB_FLOOR = 10.0, 0.1
+_ADAM_RATE = 2e-3
+
+
+def hebb_rate(n_steps: int) -> float:
+    """Step size of the n-th Hebb step: 1 at first, annealed to 0.1."""
+    return max(_HEBB_FLOOR, 1 / (1 + n_steps / _HEBB_DECAY))
+
+
+def contrast_rate(progress: float) -> float:
+    """Step size of a contrast step, ``progress`` in [0, 1]."""
+    return _ADAM_RATE * max(1 - progress, 1e-2) ** 0.5
+
+
+@dataclass
+class Batch:
+    """Rows on the device: x with zeros where it is missing, mask, y, weights."""
+
+    x: Tensor
+    mask: Tensor | None
+    weight: Tensor
+    y: Tensor | None = None
+
+
+@dataclass
+class Learner:
+    """A network while it learns, with what its steps need to remember.
+
+    Parameters
+    ----------
+    net : Network
+    usage : list of Tensors of shape (K_l,)
+        Weighted sums of g^2 since the last re-seeding.
+    adam : Adam
+    n_steps : int
+        Hebb steps taken.
+    stats : CodeStatistics or None
+        What the readout was fitted to.
+    readout : Readout or None
+    """
+
+    net: Network
+    usage: list[Tensor] = field(default_factory=list)
+    adam: Adam = field(default_factory=Adam)
+    n_steps: int = 0
+    stats: CodeStatistics | None = None
+    readout: Readout | None = None
+
+    def hebb(self, batch: Batch, beta: float = 0.0, max_sweeps: int = 10) -> float:
+        """Settle the batch, then one Atomic-Hebb step on every layer.
+
+        Parameters
+        ----------
+        batch : Batch
+        beta : float, default=0.0
+            Above zero the codes are clamped towards y while they settle.
+        max_sweeps : int, default=10
+
+        Returns
+        -------
+        float
+            Weighted sum of the rows' energies before the step.
+        """
+        net, x = self.net, batch.x
+        top = {"target": batch.y, "beta": beta} if beta else {}
+        terms = {"mask": batch.mask, **top}
+        codes = settle(net, x, tol=_HEBB_TOL, max_sweeps=max_sweeps, **terms)
+        loss = (batch.weight * free_energy(net, x, codes, **terms)).sum()
+        updates = local_updates(net, x, codes, batch.weight, **terms)
+        rate = hebb_rate(self.n_steps)
+        for level, (layer, (dS, dU)) in enumerate(zip(net.layers, updates, strict=True)):
+            c = coactivity(codes[level], batch.weight)
+            layer.S = normalise(hebb_step(layer.S, dS, c, rate))
+            if level + 1 < len(net.layers):
+                layer.U = normalise(hebb_step(layer.U, dU, c, rate))
+        self._count(codes, batch.weight)
+        self.n_steps += 1
+        return float(loss)
+
+    def read(self, batches, fit_intercept, max_sweeps, tol, keep=None):
+        """Fit the readout y = U g + b to free codes.
+
+        Parameters
+        ----------
+        batches : iterable of Batch
+        fit_intercept : bool
+        max_sweeps : int
+        tol : float
+            Of the settle, as at prediction.
+        keep : float or None
+            Share of the earlier statistics to keep; None starts anew.
+        """
+        stats = None if keep is None or self.stats is None else self.stats
+        for batch in batches:
+            options = {"mask": batch.mask, "tol": tol, "max_sweeps": max_sweeps}
+            g = settle(self.net, batch.x, **options)[-1]
+            new = code_statistics(g, batch.y, batch.weight)
+            stats = add(stats, new, 1.0 if keep is None else keep)
+        self.stats, self.readout = stats, fit_readout(stats, fit_intercept)
+        self.net.layers[-1].U = self.readout.U
+
+    def contrast(self, batch: Batch, beta: float, rate: float, max_sweeps: int) -> float:
+        """One centred two-phase step on all S and U, by elementwise Adam.
+
+        Parameters
+        ----------
+        batch : Batch
+        beta : float
+            Size of the nudge; a row's own is smaller where its error is large.
+        rate : float
+        max_sweeps : int
+
+        Returns
+        -------
+        float
+            Weighted sum of ``1/2 ||y - U g0||^2`` before the step.
+        """
+        net, weight = self.net, batch.weight
+        options = {"mask": batch.mask, "tol": _CONTRAST_TOL, "max_sweeps": max_sweeps}
+        free = settle(net, batch.x, **options)
+        y = batch.y - self.readout.b
+        error = y - message(net.layers[-1], free[-1])
+        nudge, sizes = nudges(net, error, beta)
+        plus = settle(net, batch.x, nudge=nudge, start=free, **options)
+        minus = settle(net, batch.x, nudge=-nudge, start=free, **options)
+        updates = two_phase_updates(
+            net, batch.x, plus, minus, sizes, weight, y, batch.mask
+        )
+        self._ascend(updates, weight.sum(), rate)
+        return float((weight * error.square().sum(1)).sum() / 2)
+
+    def state(self):
+        """Copies of all atoms, to come back to."""
+        return [(layer.S.clone(), layer.U.clone()) for layer in self.net.layers]
+
+    def restore(self, state):
+        """Go back to an earlier ``state``."""
+        for layer, (S, U) in zip(self.net.layers, state, strict=True):
+            layer.S, layer.U = S, U
+
+    def _ascend(self, updates, total, rate):
+        """Adam on the flattened list S_1, U_1, S_2, U_2, ..."""
+        net = self.net
+        tensors = [t for layer in net.layers for t in (layer.S, layer.U)]
+        flat = [u / total for pair in updates for u in pair]
+        moved = iter(self.adam.step(tensors, flat, rate))
+        for layer in net.layers:
+            layer.S, layer.U = normalise(next(moved)), next(moved)
+
+    def _count(self, codes, weight):
+        """Add this batch to the use of every atom."""
+        use = [weight @ g.square() for g in codes]
+        self.usage = (
+            [a + b for a, b in zip(self.usage, use, strict=True)] if self.usage else use
+        )
+
+    def reseed(self, batch: Batch, generator: torch.Generator) -> int:
+        """Replace dead atoms by rows drawn in proportion to their squared error.
+
+        Parameters
+        ----------
+        batch : Batch
+            Rows to draw from.
+        generator : torch.Generator
+
+        Returns
+        -------
+        int
+            Number of atoms replaced.
+        """
+        dead = [dead_atoms(use) for use in self.usage]
+        self.usage = []
+        if not any(d.any() for d in dead):
+            return 0
+        codes = settle(self.net, batch.x, mask=batch.mask, tol=_HEBB_TOL)
+        for level, x_l in enumerate(inputs(self.net, batch.x, codes)):
+            layer, d = self.net.layers[level], dead[level]
+            mask = batch.mask if level == 0 else None
+            r = residual(layer.S, x_l, codes[level], mask)
+            odds = batch.weight * r.square().sum(1)
+            if d.any() and odds.sum() > 0:
+                layer.S[:, d] = atoms_from_rows(x_l, odds, int(d.sum()), generator)
+        return int(sum(d.sum() for d in dead))
+
+
+def nudges(net, error, beta):
+    """Linear nudges of the top code and the beta that each row really gets.
+
+    ``E +- beta L`` with ``L = 1/2 ||y - U g||^2`` linearised at the free code is
+    E with the extra term ``-+ beta (U^T (y - U g0)) . g``: convex for both signs,
+    and the same contrast as beta -> 0. beta is lowered for a row whose nudge would
+    exceed half the penalty.
+
+    Parameters
+    ----------
+    net : Network
+    error : Tensor of shape (n, m)
+        y - U g0.
+    beta : float
+
+    Returns
+    -------
+    nudge : Tensor of shape (n, K)
+    sizes : Tensor of shape (n,)
+    """
+    top = net.layers[-1]
+    pull = error @ top.U
+    largest = pull.abs().amax(1).clamp(min=torch.finfo(pull.dtype).tiny)
+    sizes = (_MAX_NUDGE * top.lam / largest).clamp(max=beta)
+    return sizes[:, None] * pull, sizes
+
+
+def build(batch, n_components, widths, alpha, phi, generator, **net_options):
+    """A network whose atoms are rows of the data (and of the messages above).
+
+    Every layer's penalty is ``alpha`` times the RMS norm of the rows it reads.
+
+    Parameters
+    ----------
+    batch : Batch
+        The rows to start from.
+    n_components : list of int
+        Atoms per layer, from the input upward.
+    widths : list of int
+        Width of the message between two layers; one entry less.
+    alpha : float
+    phi : str
+        Activation between layers.
+    generator : torch.Generator
+    **net_options
+        ``positive``, ``n_nonzero`` of the network.
+
+    Returns
+    -------
+    Network
+    """
+    net = Network([], **net_options)
+    for level, K in enumerate(n_components):
+        S = atoms_from_rows(batch.x, batch.weight, K, generator)
+        lam = alpha * sqrt(mean_square(batch) * batch.x.shape[1])
+        if level + 1 == len(n_components):
+            net.layers.append(Layer(S, S, lam))
+            break
+        layer = Layer(S, random_directions(widths[level], K, generator, S), lam, phi)
+        net.layers.append(layer)
+        g = settle(Network([layer], net.positive), batch.x, mask=batch.mask)[0]
+        batch = Batch(message(layer, g), None, batch.weight)
+    return net
+
+
+def mean_square(batch):
+    """Weighted mean square of an observed entry, every column counting alike."""
+    seen = torch.ones_like(batch.x) if batch.mask is None else batch.mask
+    mass = batch.weight @ seen.to(batch.x)
+    column = (batch.weight @ batch.x.square()) / torch.where(mass > 0, mass, 1)
+    return float(column.mean())
+
+
+def random_directions(m, K, generator, like):
+    """K random unit vectors of length m, as columns."""
+    draws = torch.randn((m, K), generator=generator, dtype=torch.float64)
+    return normalise(draws.to(like))
