@@ -1,7 +1,5 @@
 """The flat structure x ~ S g, y = U g as an estimator base: settle, learn, inspect."""
 
-from dataclasses import replace
-
 import numpy as np
 import torch
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -12,11 +10,11 @@ from ._data import Rows, resolve_device, to_output, to_tensor
 from ._params import CONSTRAINTS, layer_sizes
 from .core.layer import Layer, contributions, effective_weight
 from .core.network import Network, Relevance, settle, settle_relevance
-from .core.relevance import choose_floor, start_relevance
+from .core.relevance import choose_floor, learning_floor, start_relevance
 from .core.training import Learner, build, mean_square
 
 # Rows looked at to start the atoms or choose the floor; more would change little.
-_INIT_ROWS, _FLOOR_ROWS = 10_000, 500
+_INIT_ROWS, _FLOOR_ROWS = 10_000, 200
 # ard factorises one r x r matrix per row: beyond this many features l1 is faster.
 _MAX_ARD_FEATURES = 256
 # partial_fit looks for dead atoms once in so many steps.
@@ -86,6 +84,8 @@ class FlatEstimator(
         batches = rows.batches(self._fit_batch(len(rows)), generator)
         loss = sum(learner.hebb(b, self._clamp(), self.max_sweeps) for b in batches)
         learner.reseed(_some(rows, generator).batch(), generator)
+        if progress == 0 and learner.net.relevance is not None:
+            self._set_floor(learner, rows, learning=True)
         return loss / float(rows.weight.sum())
 
     def _start(self, rows, generator):
@@ -100,8 +100,9 @@ class FlatEstimator(
         options = {"positive": self.positive_code, "n_nonzero": self.n_nonzero_coefs}
         net = build(batch, *sizes, alpha, self.activation, generator, **options)
         if solver == "ard":
-            power = mean_square(batch)
-            net.relevance = start_relevance(sizes[0][0], power, None, batch.x)
+            floor = 0.0 if self.noise_floor == "auto" else self.noise_floor
+            first = sizes[0][0], mean_square(batch), learning_floor(floor), batch.x
+            net.relevance = start_relevance(*first)
         return Learner(net)
 
     def _pick_solver(self, n_features, depth):
@@ -121,7 +122,7 @@ class FlatEstimator(
         """Fitted attributes as NumPy; with rows, the noise floor is chosen anew."""
         net = learner.net
         if rows is not None and net.relevance is not None:
-            net = self._with_floor(net, rows)
+            self._set_floor(learner, rows, learning=False)
         array = lambda t: t.cpu().numpy()  # noqa: E731
         pairs = zip(net.layers[:-1], net.layers[1:], strict=True)
         attributes = {
@@ -139,14 +140,16 @@ class FlatEstimator(
             attributes["noise_"], attributes["noise_floor_"] = noise, floor
         return attributes
 
-    def _with_floor(self, net, rows):
-        """The network with the noise floor that it shall predict with."""
-        batch = _some(rows, torch.Generator().manual_seed(0), _FLOOR_ROWS).batch()
-        power = mean_square(batch)
-        floor = None if self.noise_floor == "auto" else self.noise_floor
-        floor = floor or choose_floor(net, batch, power)
-        relevance = start_relevance(net.layers[0].n_atoms, power, floor, batch.x)
-        return replace(net, relevance=relevance)
+    def _set_floor(self, learner, rows, learning):
+        """Choose the noise floor to learn or to predict with."""
+        generator = torch.Generator().manual_seed(0)
+        batch = _some(rows, generator, _FLOOR_ROWS).batch()
+        net, power = learner.net, mean_square(batch)
+        floor = self.noise_floor
+        if floor == "auto":
+            floor = choose_floor(net, batch, power, generator)
+        floor = learning_floor(floor) if learning else floor
+        net.relevance = start_relevance(net.layers[0].n_atoms, power, floor, batch.x)
 
     def _network(self, device, dtype):
         """The fitted network on a device."""

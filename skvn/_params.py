@@ -36,7 +36,7 @@ CONSTRAINTS = {
 
 REGRESSOR_CONSTRAINTS = {
     "learning": [StrOptions({"hebb", "contrastive"})],
-    "beta": [Interval(Real, 0, None, closed="left"), None],
+    "beta": [Interval(Real, 0, None, closed="left")],
     "fit_intercept": ["boolean"],
 }
 

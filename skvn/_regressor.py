@@ -16,7 +16,6 @@ from .core.training import contrast_rate
 
 # Share of the old code statistics that each partial_fit step remembers.
 _MEMORY = 0.95
-_NUDGE = 0.1
 
 
 class VectorNetworkRegressor(
@@ -33,7 +32,7 @@ class VectorNetworkRegressor(
         alpha=0.03,
         solver="auto",
         learning="hebb",
-        beta=None,
+        beta=0.0,
         fit_intercept=True,
         positive_code=True,
         n_nonzero_coefs=None,
@@ -166,7 +165,7 @@ class VectorNetworkRegressor(
 
     def _clamp(self):
         """Weight of y in the codes of the Hebb steps: 0 means free codes."""
-        return 0.0 if self.learning == "contrastive" else self.beta or 0.0
+        return 0.0 if self.learning == "contrastive" else self.beta
 
     def _hebb_epoch(self, learner, rows, generator, progress):
         """Clamped codes need output weights first."""
@@ -178,11 +177,10 @@ class VectorNetworkRegressor(
         """Mean prediction loss of one shuffled pass of two-phase steps."""
         if progress == 0:
             self._read(learner, rows)
-        beta = _NUDGE if self.beta is None else self.beta
         rate = contrast_rate(progress)
         loss = 0.0
         for batch in rows.batches(self._fit_batch(len(rows)), generator):
-            loss += learner.contrast(batch, beta, rate, self.max_sweeps)
+            loss += learner.contrast(batch, rate, self.max_sweeps)
         return loss / float(rows.weight.sum())
 
     def _read(self, learner, rows, keep=None):

@@ -110,44 +110,6 @@ def hebb_step(A, dA, c, rate):
     return A + rate * dA / torch.where(c > 0, c, 1)
 
 
-def two_phase_updates(net, x, plus, minus, beta, weight, target, mask=None):
-    """Centred contrast of two nudged phases.
-
-    ``dS = sum_n w_n [r_x(g+) g+^T - r_x(g-) g-^T] / (2 beta_n)`` and, at the top,
-    ``dU = sum_n w_n mean_+- (y - U g+-) g+-^T``: as beta -> 0 minus the gradient
-    of ``1/2 ||y - U g0(x)||^2``, without differentiating the settle.
-
-    Parameters
-    ----------
-    net : Network
-    x : Tensor of shape (n, d)
-    plus, minus : lists of Tensors of shape (n, K_l)
-        Codes settled with the nudge towards and away from y.
-    beta : Tensor of shape (n,)
-        Size of each row's nudge.
-    weight : Tensor of shape (n,)
-    target : Tensor of shape (n, m)
-    mask : bool Tensor of shape (n, d) or None
-
-    Returns
-    -------
-    list of (dS, dU)
-    """
-    contrast = weight / (2 * beta)
-    up = local_updates(net, x, plus, contrast, mask=mask)
-    down = local_updates(net, x, minus, contrast, mask=mask)
-    updates = [
-        (s_up - s_down, u_up - u_down)
-        for (s_up, u_up), (s_down, u_down) in zip(up, down, strict=True)
-    ]
-    top = net.layers[-1]
-    dU = sum(
-        (target - g @ top.U.T).T @ (weight[:, None] * g) / 2
-        for g in (plus[-1], minus[-1])
-    )
-    return [*updates[:-1], (updates[-1][0], dU)]
-
-
 @dataclass
 class Adam:
     """Elementwise Adam: every weight keeps its own moments, so it stays local."""

@@ -1,29 +1,31 @@
 """Scale-free choice of what the sparse-Bayesian settle starts from."""
 
+from dataclasses import replace
+
 import torch
 
-from .network import Network, Relevance, settle_relevance
+from .network import Relevance, settle_relevance
 
-# In units of the mean square of an entry of x (see settle_ard for the updates).
+# All in units of the mean square of an entry of x.
 _PRIOR = 0.5
 _NOISE = 1e-3
-_TRAIN_FLOOR = 1e-4
-_FLOORS = (1e-5, 1e-4, 1e-3, 1e-2, 3e-2)
-# Share of the entries hidden, and rows looked at, to choose the floor.
-_HIDDEN = 0.25
-_FLOOR_ROWS = 500
+# A lower floor than this makes learning chase single rows.
+_LEARNING_FLOOR = 1e-4
+_FLOORS = (1e-5, 1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 6e-2, 1e-1)
+# Columns are hidden a quarter at a time; two of the four quarters are scored.
+_FOLDS, _SCORED = 4, 2
 
 
 def start_relevance(n_atoms, power, floor, like):
-    """Prior, noise and floor before anything has been learned.
+    """Prior, first noise and noise floor.
 
     Parameters
     ----------
     n_atoms : int
     power : float
         Mean square of an observed entry of x.
-    floor : float or None
-        Noise floor as a share of ``power``; None for the one used while learning.
+    floor : float
+        Noise floor as a share of ``power``.
     like : Tensor
         Gives dtype and device.
 
@@ -32,12 +34,19 @@ def start_relevance(n_atoms, power, floor, like):
     Relevance
     """
     prior = like.new_full((n_atoms,), _PRIOR * power)
-    floor = _TRAIN_FLOOR if floor is None else floor
     return Relevance(prior, max(_NOISE, floor) * power, floor * power)
 
 
-def choose_floor(net, batch, power):
-    """Noise floor that best predicts hidden entries of training rows.
+def learning_floor(floor):
+    """Noise floor to learn with, given the one to predict with."""
+    return max(_LEARNING_FLOOR, floor)
+
+
+def choose_floor(net, batch, power, generator):
+    """Noise floor under which hidden columns of training rows are best predicted.
+
+    The same columns are hidden in all rows, so that the choice depends neither on
+    the order of the rows nor on whether one is weighted or repeated.
 
     Parameters
     ----------
@@ -46,22 +55,33 @@ def choose_floor(net, batch, power):
     batch : Batch
         Training rows.
     power : float
+        Mean square of an observed entry of x.
+    generator : torch.Generator
 
     Returns
     -------
     float
-        As a share of ``power``.
+        As a share of ``power``. With a single column nothing can be hidden; then it
+        is the middle of the grid.
     """
-    x, mask = batch.x, batch.mask
-    seen = torch.ones_like(x, dtype=torch.bool) if mask is None else mask
-    generator = torch.Generator().manual_seed(0)
-    hide = torch.rand(x.shape, generator=generator).to(x.device) < _HIDDEN
-    scored = batch.weight[:, None] * (seen & hide)
-    errors = []
-    for floor in _FLOORS:
-        relevance = start_relevance(net.layers[0].n_atoms, power, floor, x)
-        trial = Network(net.layers, relevance=relevance)
-        g = settle_relevance(trial, x, seen & ~hide).codes
-        r = x - g @ net.layers[0].S.T
-        errors.append(float((scored * r.square()).sum()))
+    d = batch.x.shape[1]
+    if d == 1:
+        return _NOISE
+    quarters = torch.randperm(d, generator=generator).tensor_split(min(_FOLDS, d))
+    errors = [
+        sum(_hidden_error(net, batch, power, floor, q) for q in quarters[:_SCORED])
+        for floor in _FLOORS
+    ]
     return _FLOORS[min(range(len(errors)), key=errors.__getitem__)]
+
+
+def _hidden_error(net, batch, power, floor, hidden):
+    """Weighted squared error of the hidden columns under one floor."""
+    x, layer = batch.x, net.layers[0]
+    seen = torch.ones_like(x, dtype=torch.bool) if batch.mask is None else batch.mask
+    visible = seen.clone()
+    visible[:, hidden] = False
+    trial = replace(net, relevance=start_relevance(layer.n_atoms, power, floor, x))
+    g = settle_relevance(trial, x, visible).codes
+    r = (seen & ~visible) * (x - g @ layer.S.T)
+    return float(batch.weight @ r.square().sum(1))

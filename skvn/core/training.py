@@ -6,6 +6,7 @@ from math import sqrt
 import torch
 from torch import Tensor
 
+from .contrast import contrast_updates, phases, two_phase_updates
 from .energy import residual
 from .layer import Layer, message
 from .learn import (
@@ -16,16 +17,15 @@ from .learn import (
     hebb_step,
     local_updates,
     normalise,
-    two_phase_updates,
 )
 from .readout import CodeStatistics, Readout, add, code_statistics, fit_readout
 from .network import Network, free_energy, inputs, settle
 
 # Codes need little accuracy while the atoms still move, much in a contrast.
 _HEBB_TOL = 0.1
-_CONTRAST_TOL = 1e-7
-# The largest nudge as a share of the penalty: keeps the nudged settle convex.
-_MAX_NUDGE = 0.5
+_CONTRAST_TOL, _PHASE_TOL = 1e-3, 1e-7
+# Weight of the target in the two phases of a deep network.
+_NUDGE = 0.1
 # Step sizes: Hebb steps fall as 1 / (1 + t / 10) to a tenth, Adam starts at 2e-3.
 _HEBB_DECAY, _HEBB_FLOOR = 10.0, 0.1
 _ADAM_RATE = 2e-3
@@ -128,14 +128,12 @@ class Learner:
         self.stats, self.readout = stats, fit_readout(stats, fit_intercept)
         self.net.layers[-1].U = self.readout.U
 
-    def contrast(self, batch: Batch, beta: float, rate: float, max_sweeps: int) -> float:
+    def contrast(self, batch: Batch, rate: float, max_sweeps: int) -> float:
         """One centred two-phase step on all S and U, by elementwise Adam.
 
         Parameters
         ----------
         batch : Batch
-        beta : float
-            Size of the nudge; a row's own is smaller where its error is large.
         rate : float
         max_sweeps : int
 
@@ -149,12 +147,13 @@ class Learner:
         free = settle(net, batch.x, **options)
         y = batch.y - self.readout.b
         error = y - message(net.layers[-1], free[-1])
-        nudge, sizes = nudges(net, error, beta)
-        plus = settle(net, batch.x, nudge=nudge, start=free, **options)
-        minus = settle(net, batch.x, nudge=-nudge, start=free, **options)
-        updates = two_phase_updates(
-            net, batch.x, plus, minus, sizes, weight, y, batch.mask
-        )
+        if len(net.layers) == 1:
+            args = batch.x, free[0], error, weight, batch.mask
+            updates = [contrast_updates(net.layers[0], *args)]
+        else:
+            options["tol"] = _PHASE_TOL
+            nudged = phases(net, batch.x, free, error, _NUDGE, **options)
+            updates = two_phase_updates(net, batch.x, *nudged, weight, y, batch.mask)
         self._ascend(updates, weight.sum(), rate)
         return float((weight * error.square().sum(1)).sum() / 2)
 
@@ -210,33 +209,6 @@ class Learner:
             if d.any() and odds.sum() > 0:
                 layer.S[:, d] = atoms_from_rows(x_l, odds, int(d.sum()), generator)
         return int(sum(d.sum() for d in dead))
-
-
-def nudges(net, error, beta):
-    """Linear nudges of the top code and the beta that each row really gets.
-
-    ``E +- beta L`` with ``L = 1/2 ||y - U g||^2`` linearised at the free code is
-    E with the extra term ``-+ beta (U^T (y - U g0)) . g``: convex for both signs,
-    and the same contrast as beta -> 0. beta is lowered for a row whose nudge would
-    exceed half the penalty.
-
-    Parameters
-    ----------
-    net : Network
-    error : Tensor of shape (n, m)
-        y - U g0.
-    beta : float
-
-    Returns
-    -------
-    nudge : Tensor of shape (n, K)
-    sizes : Tensor of shape (n,)
-    """
-    top = net.layers[-1]
-    pull = error @ top.U
-    largest = pull.abs().amax(1).clamp(min=torch.finfo(pull.dtype).tiny)
-    sizes = (_MAX_NUDGE * top.lam / largest).clamp(max=beta)
-    return sizes[:, None] * pull, sizes
 
 
 def build(batch, n_components, widths, alpha, phi, generator, **net_options):
