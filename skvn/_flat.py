@@ -15,8 +15,6 @@ from .core.training import Learner, build, mean_square
 
 # Rows looked at to start the atoms or choose the floor; more would change little.
 _INIT_ROWS, _FLOOR_ROWS = 10_000, 200
-# ard factorises one r x r matrix per row: beyond this many features l1 is faster.
-_MAX_ARD_FEATURES = 256
 # partial_fit looks for dead atoms once in so many steps.
 _RESEED_STEPS = 20
 
@@ -70,7 +68,7 @@ class FlatEstimator(
         """Mean loss of Hebb steps over the rows, dead atoms looked after."""
         loss = 0.0
         for batch in rows.batches(self._fit_batch(len(rows))):
-            loss += learner.hebb(batch, self._clamp(), self.max_sweeps)
+            loss += learner.hebb(batch, generator, self._clamp(), self.max_sweeps)
             if learner.n_steps % _RESEED_STEPS == 0:
                 learner.reseed(batch, generator)
         return loss / float(rows.weight.sum())
@@ -81,8 +79,9 @@ class FlatEstimator(
 
     def _hebb_epoch(self, learner, rows, generator, progress):
         """Mean energy of one shuffled pass of Hebb steps."""
-        batches = rows.batches(self._fit_batch(len(rows)), generator)
-        loss = sum(learner.hebb(b, self._clamp(), self.max_sweeps) for b in batches)
+        loss, options = 0.0, (generator, self._clamp(), self.max_sweeps)
+        for batch in rows.batches(self._fit_batch(len(rows)), generator):
+            loss += learner.hebb(batch, *options)
         learner.reseed(_some(rows, generator).batch(), generator)
         if progress == 0 and learner.net.relevance is not None:
             self._set_floor(learner, rows, learning=True)
@@ -94,10 +93,12 @@ class FlatEstimator(
         sizes = layer_sizes(
             self.n_components, self.hidden_layer_sizes, batch.x.shape[1]
         )
-        solver = self._pick_solver(batch.x.shape[1], len(sizes[0]))
+        missing = batch.mask is not None
+        solver = self._pick_solver(batch.x.shape[1], len(sizes[0]), missing)
         # The ard settle has no l1 term.
         alpha = self.alpha if solver == "l1" else 0.0
-        options = {"positive": self.positive_code, "n_nonzero": self.n_nonzero_coefs}
+        positive = self.positive_code and solver == "l1"
+        options = {"positive": positive, "n_nonzero": self.n_nonzero_coefs}
         net = build(batch, *sizes, alpha, self.activation, generator, **options)
         if solver == "ard":
             floor = 0.0 if self.noise_floor == "auto" else self.noise_floor
@@ -105,16 +106,17 @@ class FlatEstimator(
             net.relevance = start_relevance(*first)
         return Learner(net)
 
-    def _pick_solver(self, n_features, depth):
+    def _pick_solver(self, n_features, depth, missing):
         """What "auto" means for these data; checks what was asked for."""
-        if self.solver == "ard" and depth > 1:
-            raise ValueError(
-                "solver='ard' settles a single layer; use solver='l1' or give "
-                "n_components as one integer."
-            )
-        if self.solver != "auto":
-            return self.solver
-        return "ard" if depth == 1 and n_features <= _MAX_ARD_FEATURES else "l1"
+        if self.solver == "ard":
+            if depth > 1:
+                raise ValueError(
+                    "solver='ard' settles a single layer; use solver='l1' or give "
+                    "n_components as one integer."
+                )
+            if self.n_nonzero_coefs is not None:
+                raise ValueError("n_nonzero_coefs needs solver='l1'.")
+        return "l1" if self.solver == "auto" else self.solver
 
     # --- state: NumPy on the estimator, tensors in the core ---------------------
 
@@ -166,7 +168,8 @@ class FlatEstimator(
         if self.solver_ == "ard":
             prior = put(self.prior_variance_)
             relevance = Relevance(prior, self.noise_, self.noise_floor_)
-        return Network(layers, self.positive_code, self.n_nonzero_coefs, relevance)
+        positive = self.positive_code and relevance is None
+        return Network(layers, positive, self.n_nonzero_coefs, relevance)
 
     def _top(self):
         """Output vectors of the top layer, (K, m)."""
@@ -188,36 +191,35 @@ class FlatEstimator(
 
     # --- inference -------------------------------------------------------------
 
-    def _batches(self, X):
-        """Validated X, the network on its device, and the rows in batches."""
+    def _query(self, X):
+        """Rows of X, validated, to be settled."""
         check_is_fitted(self)
         X = self._validated(X)
-        device = resolve_device(self.device, X)
-        rows = Rows(X, None, np.ones(len(X)), device)
-        net = self._network(device, rows.dtype)
-        return X, net, rows.batches(self._predict_batch())
+        return Rows(X, None, np.ones(len(X)), resolve_device(self.device, X))
 
-    def _codes(self, X):
-        """Input as validated, network, and codes of every layer, all rows."""
-        X, net, batches = self._batches(X)
+    def _codes(self, rows):
+        """The network on the rows' device, and the rows' codes of every layer."""
+        net = self._network(rows.device, rows.dtype)
         options = {"tol": self.transform_tol, "max_sweeps": self.max_sweeps}
-        parts = [settle(net, b.x, mask=b.mask, **options) for b in batches]
-        return X, net, [torch.cat(level) for level in zip(*parts, strict=True)]
+        parts = [
+            settle(net, b.x, mask=b.mask, **options)
+            for b in rows.batches(self._predict_batch())
+        ]
+        return net, [torch.cat(level) for level in zip(*parts, strict=True)]
 
-    def _posterior(self, X):
-        """Input as validated, mean of U g, its variance, and s2 of every row."""
-        check_is_fitted(self)
+    def _posterior(self, rows):
+        """Mean of U g, its variance, and s2 of every row."""
         if self.solver_ != "ard":
             raise ValueError(
                 "return_std=True needs the posterior of solver='ard'; this "
                 f"{type(self).__name__} was fitted with solver='l1'."
             )
-        X, net, batches = self._batches(X)
-        U = net.layers[0].U
+        net = self._network(rows.device, rows.dtype)
+        batches, U = rows.batches(self._predict_batch()), net.layers[0].U
         parts = [settle_relevance(net, b.x, b.mask, readout=U) for b in batches]
         mean = torch.cat([p.codes for p in parts]) @ U.T
         variance = torch.cat([p.variance for p in parts])
-        return X, mean, variance, torch.cat([p.noise for p in parts])
+        return mean, variance, torch.cat([p.noise for p in parts])
 
     def transform(self, X):
         """Sparse codes of the rows of X.
@@ -233,8 +235,9 @@ class FlatEstimator(
             Coefficients g of the atoms, in the dtype of X; with several layers the
             codes of all of them side by side, from the input upward.
         """
-        X, _, codes = self._codes(X)
-        return to_output(torch.cat(codes, 1), X)
+        rows = self._query(X)
+        _, codes = self._codes(rows)
+        return to_output(torch.cat(codes, 1), rows.X)
 
     def atoms(self):
         """The weight atoms A_k = u_k s_k^T of the top layer.
@@ -262,9 +265,10 @@ class FlatEstimator(
         ndarray of shape (n_samples, n_outputs, n_inputs)
             Of the top layer.
         """
-        X, net, codes = self._codes(X)
+        rows = self._query(X)
+        net, codes = self._codes(rows)
         layer = net.layers[-1]
-        return to_output(effective_weight(layer.S, layer.U, codes[-1]), X)
+        return to_output(effective_weight(layer.S, layer.U, codes[-1]), rows.X)
 
     def contributions(self, X):
         """Share ``g_k u_k`` of every atom of the top layer in the answer.
@@ -278,8 +282,9 @@ class FlatEstimator(
         ndarray of shape (n_samples, n_components, n_outputs)
             Summed over atoms: the answer (less the intercept).
         """
-        X, net, codes = self._codes(X)
-        return to_output(contributions(net.layers[-1].U, codes[-1]), X)
+        rows = self._query(X)
+        net, codes = self._codes(rows)
+        return to_output(contributions(net.layers[-1].U, codes[-1]), rows.X)
 
 
 def _some(rows, generator, count=_INIT_ROWS):

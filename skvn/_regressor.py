@@ -117,21 +117,24 @@ class VectorNetworkRegressor(
         """
         return self._partial_fit(X, y, sample_weight)
 
-    def _pick_solver(self, n_features, depth):
-        """A contrast needs the l1 settle."""
-        if self.learning == "contrastive":
-            if self.solver == "ard":
-                raise ValueError(
-                    "learning='contrastive' nudges the l1 settle; use solver='l1' "
-                    "or learning='hebb'."
-                )
-            return "l1"
-        return super()._pick_solver(n_features, depth)
+    def _pick_solver(self, n_features, depth, missing):
+        """Every learning rule but Hebb's with free codes needs the l1 settle."""
+        if self.solver == "ard" and (self.learning == "contrastive" or self.beta):
+            raise ValueError(
+                "learning='contrastive' and beta > 0 need the l1 settle; use "
+                "solver='l1', or learning='hebb' with beta=0."
+            )
+        return super()._pick_solver(n_features, depth, missing)
 
     # --- learning --------------------------------------------------------------
 
     def _rows(self, X, y, sample_weight, reset):
         """Rows whose y is handed out at unit scale, about its mean."""
+        if y is None:
+            raise ValueError(
+                f"This {type(self).__name__} estimator requires y to be passed, but "
+                "the target y is None."
+            )
         rows = super()._rows(X, y, sample_weight, reset)
         y = to_tensor(rows.y, torch.device("cpu")).numpy().astype(np.float64)
         if reset:
@@ -270,12 +273,14 @@ class VectorNetworkRegressor(
         ValueError
             If ``return_std`` is asked of the l1 settle, which has no posterior.
         """
+        rows = self._query(X)
         if return_std:
-            X, mean, variance, _ = self._posterior(X)
+            mean, variance, _ = self._posterior(rows)
             noise = to_tensor(self.noise_variance_, mean.device, mean.dtype)
-            return self._answer(mean, X), self._shaped((variance + noise).sqrt(), X)
-        X, net, codes = self._codes(X)
-        return self._answer(codes[-1] @ net.layers[-1].U.T, X)
+            std = self._shaped((variance + noise).sqrt(), rows.X)
+            return self._answer(mean, rows.X), std
+        net, codes = self._codes(rows)
+        return self._answer(codes[-1] @ net.layers[-1].U.T, rows.X)
 
     def _answer(self, mean, X):
         """U g with the intercept, in the shape of y."""

@@ -10,6 +10,9 @@ from ._data import to_output, to_tensor
 from ._flat import FlatEstimator
 from .core.network import reconstruction, settle, settle_relevance
 
+# ard factorises one d x d matrix per row: beyond this many features "auto" keeps l1.
+_MAX_ARD_FEATURES = 256
+
 
 class VectorNetworkTransformer(FlatEstimator):
     """TODO."""
@@ -100,6 +103,13 @@ class VectorNetworkTransformer(FlatEstimator):
         """
         return self._partial_fit(X, None, sample_weight)
 
+    def _pick_solver(self, n_features, depth, missing):
+        """With missing entries, "auto" takes the settle that fills them better."""
+        fits = depth == 1 and n_features <= _MAX_ARD_FEATURES
+        if self.solver == "auto" and missing and fits and self.n_nonzero_coefs is None:
+            return "ard"
+        return super()._pick_solver(n_features, depth, missing)
+
     def _stages(self):
         """Only Hebb steps: a contrast would make reconstruction worse."""
         return [self._hebb_epoch]
@@ -159,12 +169,13 @@ class VectorNetworkTransformer(FlatEstimator):
         ValueError
             If ``return_std`` is asked of the l1 settle, which has no posterior.
         """
+        rows = self._query(X)
         if return_std:
-            X, mean, variance, noise = self._posterior(X)
+            mean, variance, noise = self._posterior(rows)
             std = (variance + noise[:, None]).sqrt()
-            return to_output(mean, X), to_output(std, X)
-        X, net, codes = self._codes(X)
-        return to_output(reconstruction(net.layers[0], codes[0]), X)
+            return to_output(mean, rows.X), to_output(std, rows.X)
+        net, codes = self._codes(rows)
+        return to_output(reconstruction(net.layers[0], codes[0]), rows.X)
 
     def score(self, X, y=None, sample_weight=None):
         """Minus the mean squared error of the observed entries.
@@ -181,8 +192,9 @@ class VectorNetworkTransformer(FlatEstimator):
         """
         check_is_fitted(self)
         rows = self._rows(X, None, sample_weight, reset=False)
-        X_hat = to_tensor(self.reconstruct(rows.X), rows.device)
-        error, seen = _squared_error(rows.batch(), X_hat)
+        net, codes = self._codes(rows)
+        x_hat = reconstruction(net.layers[0], codes[0])
+        error, seen = _squared_error(rows.batch(), x_hat)
         return -error / seen
 
 

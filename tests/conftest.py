@@ -1,5 +1,10 @@
 """Settings that all tests share."""
 
+import os
+
+# Before scikit-learn is imported: lets its array API checks run.
+os.environ["SCIPY_ARRAY_API"] = "1"
+
 from hypothesis import settings
 
 # deadline: the first call of a torch kernel may take longer than hypothesis allows.

@@ -53,7 +53,8 @@ def contrast_updates(layer, x, g, error, weight, mask=None):
     The phases settle ``E +- beta/2 ||y - U g||^2`` from the free code g. For small
     beta they are ``g +- beta a`` with ``a = response(U^T (y - U g))``, so that
 
-    ``dS = sum_n w_n [r(g+) g+^T - r(g-) g-^T] / (2 beta) = sum_n w_n (r a^T - M S a g^T)``
+    ``dS = sum_n w_n [r(g+) g+^T - r(g-) g-^T] / (2 beta)
+    = sum_n w_n (r a^T - M S a g^T)``
 
     and ``dU = sum_n w_n (y - U g) g^T``: minus the gradient of
     ``1/2 ||y - U g(x)||^2``, without differentiating the settle and without its two

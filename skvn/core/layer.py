@@ -6,6 +6,7 @@ from torch import Tensor
 
 from .energy import ACTIVATIONS
 
+
 @dataclass
 class Layer:
     """Atoms A_k = u_k s_k^T of one layer with their penalty.

@@ -1,21 +1,14 @@
 """Layers in a stack: codes by sweeps to a fixed point of the free energy F."""
 
 from dataclasses import dataclass
-from math import sqrt
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from .energy import ACTIVATIONS, energy, prox, residual
+from .block import block_energy, settle_block
 from .layer import Layer, message
 from .settle_ard import settle_ard
-from .settle_l1 import settle_l1
-
-# Backtracking halves a row's step at most this often; 2^-40 is below float32's
-# resolution of any step that could still lower the energy.
-_MAX_HALVINGS = 40
-_PROX_STEPS = 50
 
 
 class Relevance(NamedTuple):
@@ -64,41 +57,6 @@ def inputs(net: Network, x: Tensor, codes: list[Tensor]) -> list[Tensor]:
 def reconstruction(layer: Layer, g: Tensor) -> Tensor:
     """S g: what the code says the layer's input is, shape (n, d)."""
     return g @ layer.S.T
-
-
-def block_energy(net, level, x, g, *, mask=None, target=None, weight=1.0, bounds=None):
-    """Energy of one layer's code with everything else fixed (P2 eq. 5).
-
-    ``E(g) = 1/2 ||M (x - S g)||^2 + pen(g) + weight/2 ||target - phi(U g)||^2``
-
-    Parameters
-    ----------
-    net : Network
-    level : int
-        Which layer.
-    x : Tensor of shape (n, d)
-        Its input.
-    g : Tensor of shape (n, K)
-        Its code.
-    mask : bool Tensor of shape (n, d) or None
-        True where x is observed.
-    target : Tensor of shape (n, m) or None
-        What the layer above wants phi(U g) to be.
-    weight : float, default=1.0
-        Weight of the target term (beta at the top).
-    bounds : pair of Tensors or None
-        Penalty slopes; the network's own by default.
-
-    Returns
-    -------
-    Tensor of shape (n,)
-        Energy of every row.
-    """
-    layer = net.layers[level]
-    total = energy(layer.S, x, g, *(bounds or net.bounds(level)), mask)
-    if target is None:
-        return total
-    return total + weight / 2 * (target - message(layer, g)).square().sum(1)
 
 
 def free_energy(net, x, codes, *, mask=None, target=None, beta=0.0):
@@ -165,7 +123,8 @@ def settle(
         Linear term ``-nudge . g`` on the top code; every entry must be smaller
         than that layer's penalty.
     start : list of Tensors or None
-        Codes to start from.
+        Codes to start from: several layers then begin with the sweeps, so that F
+        never exceeds its value there.
     tol : float, default=1e-3
         Relative duality gap of a settle and relative fall of F of a sweep.
     max_sweeps : int, default=10
@@ -178,8 +137,12 @@ def settle(
         return [settle_relevance(net, x, mask).codes]
     top = {"target": target, "weight": beta} if target is not None else {}
     problem = _Problem(net, mask, top, nudge, tol)
-    codes = _upward(problem, x, start)
-    if len(net.layers) > 1:
+    stacked = len(net.layers) > 1
+    if stacked and start is not None:
+        codes = [g.clone() for g in start]
+    else:
+        codes = _upward(problem, x, start)
+    if stacked:
         codes = _sweep_to_rest(problem, x, codes, max_sweeps)
     if net.n_nonzero is not None:
         codes[-1] = _keep_largest(problem, inputs(net, x, codes)[-1], codes[-1])
@@ -233,7 +196,7 @@ def _upward(problem, x, start):
         x_l = x if level == 0 else message(net.layers[level - 1], codes[-1])
         begin = None if start is None else start[level]
         terms = problem.terms(level)
-        codes.append(_settle_block(net, level, x_l, begin, problem.tol, **terms))
+        codes.append(settle_block(net, level, x_l, begin, problem.tol, **terms))
     return codes
 
 
@@ -273,84 +236,11 @@ def _sweep(problem, x, codes):
         x_l = inputs(net, x, codes)[level]
         terms = problem.terms(level, codes[level + 1] if level + 1 < depth else None)
         old = codes[level]
-        new = _settle_block(net, level, x_l, old, problem.tol, **terms)
-        fell = block_energy(net, level, x_l, new, **terms) < block_energy(
-            net, level, x_l, old, **terms
-        )
+        new = settle_block(net, level, x_l, old, problem.tol, **terms)
+        block = net, level, x_l
+        fell = block_energy(*block, new, **terms) < block_energy(*block, old, **terms)
         codes[level] = torch.where(fell[:, None], new, old)
     return codes
-
-
-def _settle_block(net, level, x, start, tol, *, mask, bounds, target=None, weight=1.0):
-    """Minimise ``block_energy`` over one layer's code."""
-    layer = net.layers[level]
-    if target is None or weight == 0:
-        design, observed = layer.S, x
-    elif layer.phi == "identity":
-        design = torch.cat([layer.S, sqrt(weight) * layer.U])
-        observed = torch.cat([x, sqrt(weight) * target], 1)
-        mask = None if mask is None else _pad(mask, target.shape[1])
-    else:
-        terms = {"mask": mask, "bounds": bounds, "target": target, "weight": weight}
-        return _proximal_descent(net, level, x, start, tol, terms)
-    options = {"mask": mask, "start": start, "tol": tol}
-    return settle_l1(design, observed, *bounds, **options).codes
-
-
-def _pad(mask, width):
-    """Mask of stacked rows: the target's entries are always observed."""
-    return torch.cat([mask, mask.new_ones(len(mask), width)], 1)
-
-
-def _block_gradient(net, level, x, g, *, mask, target, weight, **_):
-    """Gradient of the smooth part of ``block_energy`` in g."""
-    layer = net.layers[level]
-    phi, slope = ACTIVATIONS[layer.phi]
-    r_x = residual(layer.S, x, g, mask)
-    a = g @ layer.U.T
-    r_h = weight * (target - phi(a)) * slope(a)
-    return -(r_x @ layer.S + r_h @ layer.U)
-
-
-def _proximal_descent(net, level, x, g, tol, terms):
-    """Proximal gradient with a step per row, halved until that row's E falls.
-
-    The block with a nonlinear phi is not convex; this finds a stationary point,
-    never raises a row's energy, and leaves a row alone once it has come to rest.
-    """
-    layer = net.layers[level]
-    curvature = layer.S.square().sum() + terms["weight"] * layer.U.square().sum()
-    # 4 / trace is an optimistic first step; backtracking corrects it per row.
-    step = (4 / curvature).expand(len(g)).clone()
-    value = block_energy(net, level, x, g, **terms)
-    live = torch.ones_like(value, dtype=torch.bool)
-    for _ in range(_PROX_STEPS):
-        g, fallen, step = _descend(net, level, x, g, value, step, live, terms)
-        live = live & (value - fallen > tol * fallen)
-        value = fallen
-        if not live.any():
-            break
-        step = step * 2
-    return g
-
-
-def _descend(net, level, x, g, value, step, waiting, terms):
-    """One accepted step for every waiting row: shrink it until E does not rise."""
-    lower, upper = terms["bounds"]
-    slope = _block_gradient(net, level, x, g, **terms)
-    g_new, value_new = g, value
-    for _ in range(_MAX_HALVINGS):
-        t = step[:, None]
-        trial = prox(g - t * slope, lower * t, upper * t)
-        trial_value = block_energy(net, level, x, trial, **terms)
-        fell = waiting & (trial_value <= value)
-        g_new = torch.where(fell[:, None], trial, g_new)
-        value_new = torch.where(fell, trial_value, value_new)
-        waiting = waiting & ~fell
-        if not waiting.any():
-            break
-        step = torch.where(waiting, step / 2, step)
-    return g_new, value_new, step
 
 
 def _keep_largest(problem, x, g):
@@ -359,8 +249,9 @@ def _keep_largest(problem, x, g):
     kept = g.abs().topk(min(net.n_nonzero, g.shape[1]), dim=1).indices
     excluded = torch.ones_like(g, dtype=torch.bool).scatter_(1, kept, False)
     terms = problem.terms(level)
-    lower, upper = (b.expand_as(g).masked_fill(excluded, torch.inf)
-                    for b in terms["bounds"])
+    lower, upper = (
+        b.expand_as(g).masked_fill(excluded, torch.inf) for b in terms["bounds"]
+    )
     terms["bounds"] = lower, upper
     begin = g.masked_fill(excluded, 0)
-    return _settle_block(net, level, x, begin, problem.tol, **terms)
+    return settle_block(net, level, x, begin, problem.tol, **terms)

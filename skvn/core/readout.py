@@ -5,6 +5,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+# Errors this close are the same; the stiffest ridge of them is taken.
+_TIE = 1.001
+# Residuals below this share of y are not told apart.
+_ROUNDING = 1e-10
 # Share of the samples that the fit may use up as degrees of freedom.
 _MAX_DOF = 0.9
 # Ridge strengths tried, as multiples of the mean eigenvalue of the code Gram.
@@ -95,7 +99,9 @@ def fit_readout(stats, fit_intercept=True):
     n, g_mean, y_mean, gg, yg, yy = _centred(stats, fit_intercept)
     eigenvalues, Q = torch.linalg.eigh(gg)
     eigenvalues = eigenvalues.clamp(min=0)
-    T = yg @ Q
+    # Below the rounding error of the sums a direction holds nothing.
+    held = eigenvalues > torch.finfo(dtype).eps * stats.gg.trace()
+    T = held * (yg @ Q)
     ridge, rss, dof = _best_ridge(n, eigenvalues, T, yy, fit_intercept)
     U = (T / (eigenvalues + ridge)) @ Q.T
     noise = rss / (n - dof).clamp(min=1)
@@ -122,9 +128,11 @@ def _best_ridge(n, eigenvalues, T, yy, fit_intercept):
     # RSS = sum y^2 - sum_k T_k^2 (2 / (e + r) - e / (e + r)^2)
     explained = (2 - keep) / (eigenvalues + ridge) @ T.square().T  # (R, m)
     rss = (yy - explained).clamp(min=0)
-    error = rss.sum(1) / (1 - dof / n).square()
+    # A residual this small is rounding: then the stiffer ridge is the better one.
+    error = (rss.sum(1) + _ROUNDING * yy.sum()) / (1 - dof / n).square()
     # With nearly as many degrees of freedom as samples the estimate means nothing.
     # If no ridge leaves room (a handful of samples), the stiffest one is taken.
     stiffest = torch.finfo(error.dtype).max * dof / dof.max()
-    best = torch.argmin(torch.where(dof <= _MAX_DOF * n, error, stiffest))
+    error = torch.where(dof <= _MAX_DOF * n, error, stiffest)
+    best = (error <= _TIE * error.min()).nonzero().max()
     return ridge[best], rss[best], dof[best]

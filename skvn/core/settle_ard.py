@@ -11,15 +11,8 @@ from typing import NamedTuple
 
 import torch
 
-# Entries of the largest working array of one block of rows: 32 MB in float64, large
-# enough for efficient matrix products, small enough for a laptop.
-BLOCK_ENTRIES = 2**22
-# Largest table of pair products r * r * K worth keeping: 128 MB in float64.
-PAIR_ENTRIES = 2**24
-# Relative lift of s2, in units of eps * max diag(C): 2e-6 in float32.
-JITTER = 16
-# Lifts tried when a Cholesky factorisation fails, in units of eps * max diag.
-RETRIES = (1e2, 1e4)
+from .gaussian import DUAL, PRIMAL, Rows, blocks
+
 # An atom may carry at most this share of the row's energy over all its entries, hidden
 # ones included: bounds what a fit can extrapolate to.
 CAP = 0.5
@@ -46,23 +39,6 @@ class Posterior(NamedTuple):
     gamma: torch.Tensor
     noise: torch.Tensor
     variance: torch.Tensor | None
-
-
-class _Rows(NamedTuple):
-    """A block of rows: design (r, K) or (b, r, K), values and 0/1 weights (b, r)."""
-
-    design: torch.Tensor
-    values: torch.Tensor
-    seen: torch.Tensor
-    pairs: torch.Tensor | None
-
-
-class _Solve(NamedTuple):
-    """One Gaussian solve: codes (b, K), w = A^{-1} v (b, r), factor (b, ., .)."""
-
-    codes: torch.Tensor
-    dual: torch.Tensor
-    factor: torch.Tensor
 
 
 def settle_ard(
@@ -131,11 +107,11 @@ def settle_ard(
     """
     seen = torch.ones_like(observed) if mask is None else mask.to(observed.dtype)
     values = observed if mask is None else torch.where(mask, observed, 0.0)
-    form = _DUAL if design.shape[-2] <= design.shape[-1] else _PRIMAL
+    form = DUAL if design.shape[-2] <= design.shape[-1] else PRIMAL
     options = (prior, noise, floor, rounds, rule, readout)
     parts = [
         _settle_block(rows, form, *options)
-        for rows in _blocks(design, values, seen, readout)
+        for rows in blocks(design, values, seen, readout)
     ]
     codes, gamma, s2, variance = zip(*parts, strict=True)
     variance = None if readout is None else torch.cat(variance)
@@ -167,8 +143,8 @@ def evidence(design, observed, gamma, noise, mask=None):
     """
     seen = torch.ones_like(observed) if mask is None else mask.to(observed.dtype)
     values = observed if mask is None else torch.where(mask, observed, 0.0)
-    rows = _Rows(design, values, seen, None)
-    solve = _solve_dual(rows, gamma, noise)
+    rows = Rows(design, values, seen, None)
+    solve = DUAL.solve(rows, gamma, noise)
     log_det = 2 * solve.factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
     return (values * solve.dual).sum(-1) + log_det
 
@@ -224,156 +200,3 @@ def _new_noise(rows, s2, dual, share, trace, floor, rule):
         new = s2 * (s2 * misfit + share.sum(-1)) / count
     new = torch.minimum(new, _energy(rows)).clamp_min(floor)
     return torch.where(count > 0, new, s2)
-
-
-# The r x r ("dual") form.
-
-
-def _solve_dual(rows, gamma, s2):
-    """Solve for w = A^{-1} v and g = gamma * (D^T w); A has 1 at masked entries."""
-    seen = rows.seen
-    cov = _covariance(rows, gamma) * (seen[:, :, None] * seen[:, None, :])
-    lifted = s2 + _jitter(cov.diagonal(dim1=-2, dim2=-1))
-    cov.diagonal(dim1=-2, dim2=-1).add_(lifted[:, None] * seen + (1 - seen))
-    factor = _cholesky(cov)
-    dual = torch.cholesky_solve(rows.values[:, :, None], factor)[:, :, 0]
-    return _Solve(gamma * _back(rows.design, dual), dual, factor)
-
-
-def _leverage_dual(rows, gamma, s2, factor):
-    """Compute gamma_k q_k = 1 - Sigma_kk / gamma_k, (b, K), and tr A^{-1}, (b,)."""
-    seen = rows.seen
-    inverse = torch.cholesky_inverse(factor) * (seen[:, :, None] * seen[:, None, :])
-    if rows.pairs is None:
-        q = ((inverse @ rows.design) * rows.design).sum(-2)
-    else:
-        q = inverse.flatten(1) @ rows.pairs
-    trace = inverse.diagonal(dim1=-2, dim2=-1).sum(-1)
-    return (gamma * q).clamp(0, 1), trace
-
-
-def _variance_dual(rows, gamma, factor, readout):
-    """Diagonal of U (G - G D^T A^{-1} D G) U^T with G = diag(gamma)."""
-    cross = (readout * gamma[:, None, :]) @ rows.design.mT
-    cross = cross * rows.seen[:, None, :]
-    known = torch.linalg.solve_triangular(factor, cross.mT, upper=False)
-    prior = gamma @ readout.square().T
-    return (prior - known.square().sum(-2)).clamp_min(0)
-
-
-def _covariance(rows, gamma):
-    """C = D diag(gamma) D^T of each row, (b, r, r)."""
-    if rows.pairs is None:
-        return (rows.design * gamma[:, None, :]) @ rows.design.mT
-    r = rows.design.shape[-2]
-    return (gamma @ rows.pairs.T).view(-1, r, r)
-
-
-# The K x K ("primal") form.
-
-
-def _solve_primal(rows, gamma, s2):
-    """Solve with B = I + G^{1/2} D^T D G^{1/2} / s2; Sigma = G^{1/2} B^{-1} G^{1/2}."""
-    root, s2 = gamma.sqrt(), _lifted(rows, gamma, s2)[:, None]
-    scaled = _gram(rows, root) / s2[:, :, None]
-    scaled.diagonal(dim1=-2, dim2=-1).add_(1)
-    factor = _cholesky(scaled)
-    pulled = root * _back(rows.design, rows.values) / s2
-    codes = root * torch.cholesky_solve(pulled[:, :, None], factor)[:, :, 0]
-    misfit = rows.values - rows.seen * _forward(rows.design, codes)
-    return _Solve(codes, misfit / s2, factor)
-
-
-def _leverage_primal(rows, gamma, s2, factor):
-    """Compute 1 - Sigma_kk / gamma_k as diag(B^{-1} (B - I)), free of cancellation."""
-    s2 = _lifted(rows, gamma, s2)
-    gram = _gram(rows, gamma.sqrt()) / s2[:, None, None]
-    share = (torch.cholesky_inverse(factor) * gram).sum(-1).clamp(0, 1)
-    count = rows.seen.sum(-1)
-    # At worst the fit uses up every entry: then A^{-1} is of order 1 / max diag(A).
-    left = (count - share.sum(-1)).clamp_min(torch.finfo(s2.dtype).eps)
-    return share, left / s2
-
-
-def _variance_primal(rows, gamma, factor, readout):
-    """Diagonal of U G^{1/2} B^{-1} G^{1/2} U^T."""
-    pulled = (readout * gamma.sqrt()[:, None, :]).mT
-    spread = torch.linalg.solve_triangular(factor, pulled, upper=False)
-    return spread.square().sum(-2)
-
-
-def _gram(rows, root):
-    """G^{1/2} D^T D G^{1/2} over the visible entries of each row, (b, K, K)."""
-    scaled = rows.design * root[:, None, :] * rows.seen[:, :, None]
-    return scaled.mT @ scaled
-
-
-def _lifted(rows, gamma, s2):
-    """Noise raised by the jitter, as in the r x r form."""
-    return s2 + _jitter(_forward(rows.design.square(), gamma) * rows.seen)
-
-
-class _Form(NamedTuple):
-    """One way to do the linear algebra."""
-
-    solve: object
-    leverage: object
-    variance: object
-
-
-_DUAL = _Form(_solve_dual, _leverage_dual, _variance_dual)
-_PRIMAL = _Form(_solve_primal, _leverage_primal, _variance_primal)
-
-
-# Shared linear algebra.
-
-
-def _forward(design, codes):
-    """D g of each row, (b, r)."""
-    if design.ndim == 2:
-        return codes @ design.T
-    return (design @ codes[:, :, None])[:, :, 0]
-
-
-def _back(design, values):
-    """D^T v of each row, (b, K)."""
-    if design.ndim == 2:
-        return values @ design
-    return (design.mT @ values[:, :, None])[:, :, 0]
-
-
-def _jitter(diagonal):
-    """Rounding error of forming A, (b,), from the diagonal of C, (b, r)."""
-    return JITTER * torch.finfo(diagonal.dtype).eps * diagonal.amax(-1)
-
-
-def _cholesky(matrices):
-    """Cholesky factors, (b, p, p); a row that fails is tried again with more lift."""
-    factor, failed = torch.linalg.cholesky_ex(matrices)
-    for lift in RETRIES:
-        bad = failed > 0
-        if not bad.any():
-            break
-        again = matrices[bad]
-        diagonal = again.diagonal(dim1=-2, dim2=-1)
-        diagonal.add_(lift / JITTER * _jitter(diagonal)[:, None])
-        factor[bad], failed[bad] = torch.linalg.cholesky_ex(again)
-    return factor
-
-
-def _blocks(design, values, seen, readout):
-    """Split the rows so that no working array exceeds BLOCK_ENTRIES."""
-    r, K = design.shape[-2:]
-    m = 0 if readout is None else len(readout)
-    step = max(1, BLOCK_ENTRIES // max(r * K, K * K * (r > K), m * K))
-    shared = design.ndim == 2
-    pairs = _pairs(design) if shared and r <= K and r * r * K <= PAIR_ENTRIES else None
-    for start in range(0, max(len(values), 1), step):
-        rows = slice(start, start + step)
-        part = design if shared else design[rows]
-        yield _Rows(part, values[rows], seen[rows], pairs)
-
-
-def _pairs(design):
-    """All products of two design rows, (r * r, K): makes C one matrix product."""
-    return (design[:, None, :] * design[None, :, :]).flatten(0, 1)

@@ -75,12 +75,23 @@ class Learner:
     stats: CodeStatistics | None = None
     readout: Readout | None = None
 
-    def hebb(self, batch: Batch, beta: float = 0.0, max_sweeps: int = 10) -> float:
+    def hebb(
+        self,
+        batch: Batch,
+        generator: torch.Generator,
+        beta: float = 0.0,
+        max_sweeps: int = 10,
+    ) -> float:
         """Settle the batch, then one Atomic-Hebb step on every layer.
+
+        With the sparse-Bayesian settle half of the columns, drawn anew in every
+        step, are hidden from the codes but not from the step: the atoms learn to
+        predict what they do not see.
 
         Parameters
         ----------
         batch : Batch
+        generator : torch.Generator
         beta : float, default=0.0
             Above zero the codes are clamped towards y while they settle.
         max_sweeps : int, default=10
@@ -93,7 +104,8 @@ class Learner:
         net, x = self.net, batch.x
         top = {"target": batch.y, "beta": beta} if beta else {}
         terms = {"mask": batch.mask, **top}
-        codes = settle(net, x, tol=_HEBB_TOL, max_sweeps=max_sweeps, **terms)
+        seen = terms | {"mask": self._visible(batch, generator)}
+        codes = settle(net, x, tol=_HEBB_TOL, max_sweeps=max_sweeps, **seen)
         loss = (batch.weight * free_energy(net, x, codes, **terms)).sum()
         updates = local_updates(net, x, codes, batch.weight, **terms)
         rate = hebb_rate(self.n_steps)
@@ -105,6 +117,16 @@ class Learner:
         self._count(codes, batch.weight)
         self.n_steps += 1
         return float(loss)
+
+    def _visible(self, batch, generator):
+        """Mask of the entries that the codes may see while learning."""
+        if self.net.relevance is None:
+            return batch.mask
+        d = batch.x.shape[1]
+        hidden = torch.randperm(d, generator=generator)[: d // 2]
+        visible = torch.ones_like(batch.x, dtype=torch.bool)
+        visible[:, hidden] = False
+        return visible if batch.mask is None else visible & batch.mask
 
     def read(self, batches, fit_intercept, max_sweeps, tol, keep=None):
         """Fit the readout y = U g + b to free codes.
@@ -236,8 +258,9 @@ def build(batch, n_components, widths, alpha, phi, generator, **net_options):
     Network
     """
     net = Network([], **net_options)
+    whole = filled(batch)
     for level, K in enumerate(n_components):
-        S = atoms_from_rows(batch.x, batch.weight, K, generator)
+        S = atoms_from_rows(whole, batch.weight, K, generator)
         lam = alpha * sqrt(mean_square(batch) * batch.x.shape[1])
         if level + 1 == len(n_components):
             net.layers.append(Layer(S, S, lam))
@@ -246,7 +269,17 @@ def build(batch, n_components, widths, alpha, phi, generator, **net_options):
         net.layers.append(layer)
         g = settle(Network([layer], net.positive), batch.x, mask=batch.mask)[0]
         batch = Batch(message(layer, g), None, batch.weight)
+        whole = batch.x
     return net
+
+
+def filled(batch):
+    """The rows of x with the column's mean where an entry is missing."""
+    if batch.mask is None:
+        return batch.x
+    mass = batch.weight @ batch.mask.to(batch.x)
+    mean = (batch.weight @ batch.x) / torch.where(mass > 0, mass, 1)
+    return torch.where(batch.mask, batch.x, mean)
 
 
 def mean_square(batch):

@@ -5,8 +5,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from skvn.core import settle_ard as module
-from skvn.core.settle_ard import evidence, settle_ard
+from skvn.core import gaussian
+from skvn.core.gaussian import DUAL, PRIMAL, Rows
+from skvn.core.settle_ard import _settle_block, evidence, settle_ard
 
 SHAPES = [(12, 20), (20, 12)]  # r < K (r x r form) and r > K (K x K form)
 
@@ -110,11 +111,11 @@ def test_both_forms_agree(shape, per_row, rule):
     if per_row:
         design = design + 0.1 * _normal(8, *shape)
     seen = mask.to(observed.dtype)
-    rows = module._Rows(design, observed * seen, seen, None)
+    rows = Rows(design, observed * seen, seen, None)
     readout = _normal(5, shape[1])
     options = (prior, 1e-2, 1e-4, 4, rule, readout)
-    dual = module._settle_block(rows, module._DUAL, *options)
-    primal = module._settle_block(rows, module._PRIMAL, *options)
+    dual = _settle_block(rows, DUAL, *options)
+    primal = _settle_block(rows, PRIMAL, *options)
     for first, second in zip(dual, primal, strict=True):
         _close(first, second, 1e-8)
 
@@ -124,13 +125,12 @@ def test_pair_table_agrees_with_direct_products():
     seen = mask.to(observed.dtype)
     gamma = _normal(8, 20).square()
     s2 = torch.full((8,), 1e-2, dtype=torch.float64)
-    direct = module._Rows(design, observed * seen, seen, None)
-    table = direct._replace(pairs=module._pairs(design))
-    solves = [module._solve_dual(rows, gamma, s2) for rows in (direct, table)]
+    direct = Rows(design, observed * seen, seen, None)
+    table = direct._replace(pairs=gaussian._pairs(design))
+    solves = [DUAL.solve(rows, gamma, s2) for rows in (direct, table)]
     _close(solves[0].codes, solves[1].codes, 1e-11)
     first, second = (
-        module._leverage_dual(rows, gamma, s2, solves[0].factor)
-        for rows in (direct, table)
+        DUAL.leverage(rows, gamma, s2, solves[0].factor) for rows in (direct, table)
     )
     _close(first[0], second[0], 1e-11)
     _close(first[1], second[1], 1e-11)
@@ -176,8 +176,8 @@ def test_evidence_is_the_gaussian_density():
 @pytest.mark.parametrize("shape", SHAPES)
 def test_masked_entries_are_dropped_design_rows(shape, monkeypatch):
     # The limits of gamma know of hidden entries; everything else must not.
-    monkeypatch.setattr(module, "CAP", torch.inf)
-    monkeypatch.setattr(module, "OFF", 0.0)
+    monkeypatch.setattr("skvn.core.settle_ard.CAP", torch.inf)
+    monkeypatch.setattr("skvn.core.settle_ard.OFF", 0.0)
     design, observed, mask, prior = _problem(*shape)
     hidden_nan = torch.where(mask, observed, torch.nan)
     out = settle_ard(design, hidden_nan, prior, mask=mask, **OPTIONS)
@@ -251,7 +251,7 @@ def test_blocks_do_not_show(shape, per_row, monkeypatch):
     designs = design + 0.3 * _normal(8, *shape) if per_row else design
     options = {"mask": mask, "readout": design[:4], **OPTIONS}
     out = settle_ard(designs, observed, prior, **options)
-    monkeypatch.setattr(module, "BLOCK_ENTRIES", 3 * max(shape) * shape[1])
+    monkeypatch.setattr(gaussian, "BLOCK_ENTRIES", 3 * max(shape) * shape[1])
     again = settle_ard(designs, observed, prior, **options)
     for first, second in zip(again, out, strict=True):
         _close(first, second, 1e-10)
@@ -392,7 +392,7 @@ def test_float32_survives_repeated_atoms_and_a_tiny_floor(shape):
 def test_failed_factorisation_is_retried_for_that_row_alone():
     eye = torch.eye(4, dtype=torch.float64)
     bad = torch.ones(4, 4, dtype=torch.float64) - 1e-14 * eye
-    factor = module._cholesky(torch.stack([eye, bad, 2 * eye]))
+    factor = gaussian._cholesky(torch.stack([eye, bad, 2 * eye]))
     assert torch.equal(factor[0], eye)
     assert torch.equal(factor[2], torch.linalg.cholesky(2 * eye))
     _close(factor[1] @ factor[1].T, bad, 1e-10)

@@ -1,0 +1,548 @@
+"""VectorNetworkOperatorRegressor: infer a law from a few rows, apply it elsewhere."""
+
+from numbers import Integral, Real
+
+import numpy as np
+import torch
+from sklearn.base import (
+    ClassNamePrefixFeaturesOutMixin,
+    MultiOutputMixin,
+    RegressorMixin,
+    TransformerMixin,
+)
+from sklearn.callback import with_callbacks
+from sklearn.metrics import r2_score
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_consistent_length,
+    check_is_fitted,
+    validate_data,
+)
+
+from ._base import SettlingEstimator, unchanged_on_error
+from ._data import Rows, resolve_device, to_output, to_tensor
+from ._params import CONSTRAINTS
+from .core.grow import draw_systems, ridge_operators, start_atoms
+from .core.operator import (
+    Layout,
+    answerable,
+    limit_rank,
+    misfit,
+    norms,
+    operator,
+    systems,
+    whitener,
+)
+from .core.operator_learn import (
+    OperatorLearner,
+    Operators,
+    annealed,
+    infer,
+    may_reseed,
+    settle_systems,
+    start_prior,
+)
+from .core.operator import design
+from .core.settle_ep import Mixture
+from .systems import count_rows
+
+# "auto" grows up to so many atoms.
+_MAX_ATOMS = 12
+_COUNT = Interval(Integral, 1, None, closed="left")
+_KEPT = (
+    "alpha max_iter tol n_iter_no_change batch_size random_state device verbose"
+).split()
+
+
+class VectorNetworkOperatorRegressor(
+    MultiOutputMixin,
+    RegressorMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+    SettlingEstimator,
+):
+    r"""Vector Network that infers an operator per sample and applies it elsewhere.
+
+    A sample is a *system*: observed rows of a state z and a response a, and queries,
+    states whose response is asked for. All rows of a system obey one operator,
+    composed of learned atoms: ``a = W* z`` with ``W* = sum_k g_k A_k``. The code g is
+    settled on the observed rows; the answers are ``W* z`` at the queries. Training
+    systems may each show one law; a code then also composes several.
+
+    One row of X holds one system: ``z_1, a_1, z_2, a_2, ...``, then the queries; a row
+    of y holds their responses (see `skvn.systems.pack_systems`). NaN marks rows that
+    are not there, in X and in y. With ``state_size=None`` the state is constant: X holds
+    observed values, y further values of the same sample, and atoms are columns [S; U].
+
+    Parameters
+    ----------
+    n_components : int or "auto", default="auto"
+        Number of atoms K; "auto" grows atoms while each explains enough, up to 12.
+    state_size : int or None, default=None
+        F, entries of a state; None is the constant state 1.
+    response_size : int, default=1
+        c, entries of a response; not used with the constant state.
+    rank : int or "full", default="full"
+        Largest rank of an atom (c x F); 1 makes weight atoms u s^T.
+    solver : {"ep", "ard", "l1"}, default="ep"
+        How codes settle: under a learned mixture prior by expectation propagation, by
+        automatic relevance determination, or under an l1 penalty
+        ``1/2 sum ||a - W* z||^2 + alpha |g|_1``. "ep" and "ard" have a posterior.
+    whiten : bool, default=True
+        Learn atoms on whitened states. Not done for the constant state.
+    alpha : float, default=0.03
+        l1 penalty at the end of fit, for responses of unit mean square; it is annealed
+        from ten times as much. Solver "l1" only.
+    transform_alpha : float or None, default=None
+        l1 penalty at prediction; None is ``alpha``.
+    transform_activity : float or None, default=0.5
+        Probability that the median atom is active at prediction; None is what training
+        showed, which is too low if training shows laws one at a time. Solver "ep" only.
+    max_iter : int, default=100
+        Largest number of epochs.
+    tol : float, default=1e-3
+        Relative decrease of the loss that counts as progress.
+    n_iter_no_change : int, default=3
+        Epochs without progress before fit stops.
+    batch_size : int or "auto", default="auto"
+        Systems per local step of solver "l1"; the other solvers sum over all systems.
+        "auto" is a quarter of the systems, within 64 and 256.
+    random_state : int, RandomState instance or None, default=None
+        Draws the systems to start from, if they are many, and the batches of "l1".
+    device : str or torch.device, default="auto"
+        Where to compute: "auto" is CUDA if there is one, else the CPU.
+    verbose : bool or int, default=False
+        Print the loss of every epoch.
+
+    Attributes
+    ----------
+    atoms_ : ndarray of shape (n_components_, c, F)
+        In the units of X and y, so that ``W* = sum_k g_k atoms_[k]``.
+    n_components_ : int
+        Number of atoms.
+    n_observed_, n_queries_ : int
+        Rows of a system in X, and queries.
+    prior_weight_, prior_mean_, prior_variance_ : ndarray of shape (n_components_, 3)
+        Mixture prior of the codes, solver "ep"; the first component is "off". Solver
+        "ard" has only ``prior_variance_``, of shape (n_components_,).
+    noise_ : float
+        Noise variance of an observed entry at unit scale (squared scale of the t).
+    dof_ : float
+        Degrees of freedom of the noise of a row; infinity is Gaussian.
+    noise_variance_ : ndarray of shape (n_outputs_,)
+        Mean squared error of the training answers, solvers "ep" and "ard".
+    response_scale_ : ndarray of shape (c,)
+        Root mean square of the responses.
+    loss_curve_ : list of float
+        Per epoch: expected squared error of an observed entry, or mean energy ("l1").
+    n_iter_ : int
+        Number of epochs.
+    n_outputs_ : int
+        Number of columns of y.
+    n_features_in_ : int
+        Number of columns of X.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the columns, if X had any.
+    device_ : str
+        Where fit computed.
+
+    See Also
+    --------
+    skvn.systems.pack_systems : Ragged lists of systems to X and y.
+
+    Notes
+    -----
+    There is no intercept: add a constant to the states if the law has one. Codes and
+    atoms have no preferred sign. "ep" and "ard" learn by generalised EM, "l1" by local
+    steps on the atoms.
+
+    Examples
+    --------
+    Systems of four rows that obey one of two laws, and one that obeys both:
+
+    >>> import numpy as np
+    >>> from skvn._operator_regressor import VectorNetworkOperatorRegressor
+    >>> from skvn.systems import pack_systems
+    >>> rng = np.random.default_rng(0)
+    >>> laws, z = np.eye(2, 3), rng.normal(size=(201, 5, 3))
+    >>> which = np.vstack([np.eye(2)[rng.integers(2, size=200)], [[1, 1]]])
+    >>> a = np.einsum("nl,lf,nrf->nr", which, laws, z)[..., None]
+    >>> X, y = pack_systems(z[:, :4], a[:, :4], z[:, 4:], a[:, 4:])
+    >>> model = VectorNetworkOperatorRegressor(state_size=3).fit(X[:200], y[:200])
+    >>> model.n_components_
+    2
+    >>> bool(np.allclose(model.effective_weight(X[200:]), [1, 1, 0], atol=0.01))
+    True
+    """
+
+    _parameter_constraints = {name: CONSTRAINTS[name] for name in _KEPT} | {
+        "n_components": [_COUNT, StrOptions({"auto"})],
+        "state_size": [_COUNT, None],
+        "response_size": [_COUNT],
+        "rank": [_COUNT, StrOptions({"full"})],
+        "solver": [StrOptions({"ep", "ard", "l1"})],
+        "whiten": ["boolean"],
+        "transform_alpha": [Interval(Real, 0, None, closed="neither"), None],
+        "transform_activity": [Interval(Real, 0, 1, closed="neither"), None],
+    }
+
+    def __init__(
+        self,
+        n_components="auto",
+        *,
+        state_size=None,
+        response_size=1,
+        rank="full",
+        solver="ep",
+        whiten=True,
+        alpha=0.03,
+        transform_alpha=None,
+        transform_activity=0.5,
+        max_iter=100,
+        tol=1e-3,
+        n_iter_no_change=3,
+        batch_size="auto",
+        random_state=None,
+        device="auto",
+        verbose=False,
+    ):
+        self.n_components = n_components
+        self.state_size = state_size
+        self.response_size = response_size
+        self.rank = rank
+        self.solver = solver
+        self.whiten = whiten
+        self.alpha = alpha
+        self.transform_alpha = transform_alpha
+        self.transform_activity = transform_activity
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
+        self.batch_size = batch_size
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    def __sklearn_tags__(self):
+        """Codes have the dtype of X."""
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @property
+    def _n_features_out(self):
+        """One code entry per atom."""
+        return self.n_components_
+
+    # --- learning --------------------------------------------------------------
+
+    @unchanged_on_error
+    @with_callbacks
+    def fit(self, X, y, sample_weight=None):
+        """Learn atoms from systems.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_systems, n_features)
+            Observed rows and queries of every system; NaN marks missing rows.
+        y : array-like of shape (n_systems,) or (n_systems, n_outputs)
+            Responses of the queries; NaN marks missing ones.
+        sample_weight : array-like of shape (n_systems,) or None
+            A weight of 2 counts as the system twice.
+
+        Returns
+        -------
+        VectorNetworkOperatorRegressor
+            The fitted estimator.
+
+        Raises
+        ------
+        ValueError, TypeError
+            If a parameter or the data are not valid; the estimator is left as it was.
+        """
+        self._validate_params()
+        rows = self._rows(X, y, sample_weight, reset=True)
+        generator = self._generator()
+        self._measure(rows)
+        learner = self._start(rows, generator)
+        self._store(self._learn(learner, rows, None, generator, X, y))
+        del self._whitener
+        return self
+
+    def _rows(self, X, y, sample_weight, reset):
+        """Validated rows; y may hold NaN, but not everywhere."""
+        options = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
+        both = options, {**options, "ensure_2d": False}
+        X, y = validate_data(self, X, y, reset=reset, validate_separately=both)
+        check_consistent_length(X, y)
+        weight = _check_sample_weight(
+            sample_weight, X, dtype=X.dtype, ensure_non_negative=True
+        )
+        if y.ndim > 2 or np.isnan(y).all():
+            raise ValueError(
+                "y must have one or two dimensions and an entry that is not NaN."
+            )
+        self._y_is_flat = y.ndim == 1
+        y = y.reshape(len(y), -1).astype(X.dtype, copy=False)
+        rows = Rows(X, y, weight, resolve_device(self.device, X))
+        return rows if sample_weight is None else rows.positive()
+
+    def _measure(self, rows):
+        """Layout of the systems, scale of the responses, whitening of the states."""
+        d, m = rows.X.shape[1], rows.y.shape[1]
+        if self.state_size is None:
+            layout = Layout(0, d + m, 1, m)
+        else:
+            sizes = self.state_size, self.response_size
+            layout = Layout(*sizes, *count_rows(d, m, *sizes))
+        self._layout, self.n_outputs_ = layout, m
+        self.n_observed_, self.n_queries_ = layout.n_observed, layout.n_queries
+        F, c = max(layout.state_size, 1), layout.response_size
+        square, count, moment = 0.0, 0.0, 0.0
+        for batch in rows.batches(self._predict_batch()):
+            part, w = self._systems(batch), batch.weight[:, None, None]
+            seen = part.seen.expand_as(part.responses)
+            square = square + (w * part.responses.square()).sum((0, 1))
+            count = count + (w * seen).sum((0, 1))
+            z = part.states.expand(len(w), -1, -1).flatten(0, 1)
+            moment = moment + (w * part.seen[:, :, :1]).flatten(0, 1).T * z.T @ z
+        kinds = [slice(None)] if layout.state_size else [slice(0, d), slice(d, None)]
+        scale = np.ones(c)
+        for kind in kinds:
+            total = float(count[kind].sum())
+            rms = float(square[kind].sum() / total) ** 0.5 if total else 0.0
+            scale[kind] = rms or 1.0
+        self.response_scale_ = scale.astype(rows.X.dtype)
+        white = self.whiten and layout.state_size
+        P = whitener(moment / moment.diagonal().mean().clamp_min(1e-30)) if white else (
+            torch.eye(F, dtype=rows.dtype, device=rows.device)
+        )
+        self._whitener = P
+
+    def _systems(self, batch):
+        """A batch as systems, as they are."""
+        return systems(batch.x, batch.mask, batch.y, self._layout)
+
+    def _prepared(self, batch):
+        """A batch as systems with whitened states and responses at unit scale."""
+        part, scale = self._systems(batch), to_tensor(
+            self.response_scale_, batch.x.device, batch.x.dtype
+        )
+        return part._replace(
+            states=part.states @ self._whitener, responses=part.responses / scale
+        )
+
+    def _start(self, rows, generator):
+        """A learner whose atoms are grown from the data."""
+        x = to_tensor(np.nan_to_num(np.hstack([rows.X, rows.y])), rows.device)
+        index, weight = draw_systems(x, to_tensor(rows.weight, rows.device), generator)
+        self._drawn = index.cpu().numpy()
+        part = self._prepared(rows.batch(self._drawn))
+        grown = self.n_components == "auto"
+        n_atoms = _MAX_ATOMS if grown else self.n_components
+        atoms, scale, noise = start_atoms(part, weight.to(x.dtype), n_atoms, grown)
+        rank = None if self.rank == "full" else self.rank
+        atoms = limit_rank(atoms, rank)
+        atoms = atoms / norms(atoms)[:, None, None]
+        prior = start_prior(self.solver, len(atoms), scale, atoms)
+        net = Operators(atoms, self._layout, self.solver, prior, noise)
+        return OperatorLearner(net, rank)
+
+    def _stages(self):
+        """One stage: EM, or local steps."""
+        return [self._hebb_epoch if self.solver == "l1" else self._em_epoch]
+
+    def _em_epoch(self, learner, rows, generator, progress):
+        """Expected squared error of an observed entry before one round of EM."""
+        batches = rows.batches(self._predict_batch())
+        return learner.em((self._prepared(b), b.weight) for b in batches)
+
+    def _hebb_epoch(self, learner, rows, generator, progress):
+        """Mean energy of one shuffled pass of local steps."""
+        alpha = annealed(self.alpha, progress)
+        loss = 0.0
+        for b in rows.batches(self._fit_batch(len(rows)), generator):
+            loss += learner.hebb(self._prepared(b), b.weight, alpha)
+        if may_reseed(progress):
+            learner.reseed(lambda count: self._unexplained(learner, rows, alpha, count))
+        return loss / float(rows.weight.sum())
+
+    def _unexplained(self, learner, rows, alpha, count):
+        """Operators of the systems with the largest squared errors."""
+        part, net = self._prepared(rows.batch(self._drawn)), learner.net
+        D = design(net.atoms, part.states)
+        g = settle_systems(net, D, *part.entries(), alpha, True).codes
+        error = misfit(net.atoms, part, g).square().sum((1, 2))
+        worst = error.topk(min(count, len(error))).indices
+        worst = worst[torch.arange(count) % len(worst)]
+        return ridge_operators(part.take(worst)).reshape(-1, *net.atoms.shape[1:])
+
+    # --- state: NumPy on the estimator, tensors in the core ---------------------
+
+    def _attributes(self, learner, rows=None):
+        """Fitted attributes as NumPy, atoms in the units of X and y."""
+        net, array = learner.net, lambda t: t.cpu().numpy()
+        scale = self.response_scale_[:, None]
+        attributes = {
+            "atoms_": scale * array(net.atoms @ self._whitener),
+            "n_components_": len(net.atoms),
+            "solver_": net.solver,
+            "device_": str(net.atoms.device),
+        }
+        if net.solver == "l1":
+            return attributes
+        if net.solver == "ep":
+            names = "prior_weight_", "prior_mean_", "prior_variance_"
+            attributes |= zip(names, map(array, net.prior), strict=True)
+        else:
+            attributes["prior_variance_"] = array(net.prior)
+        noise = array(learner.answer_noise) * self._answer_scale() ** 2
+        return attributes | {
+            "noise_": net.noise, "dof_": net.dof, "noise_variance_": noise
+        }
+
+    def _answer_scale(self):
+        """Scale of every column of y, (m,)."""
+        scale, m = self.response_scale_, self.n_outputs_
+        return scale[-m:] if self._layout.state_size == 0 else (
+            np.tile(scale, self._layout.n_queries)
+        )
+
+    def _model(self, device, dtype):
+        """The fitted structure on a device, responses at unit scale."""
+        put = lambda a: to_tensor(a, device, dtype)  # noqa: E731
+        prior, noise, dof = None, 1.0, np.inf
+        if self.solver_ != "l1":
+            prior, noise, dof = put(self.prior_variance_), self.noise_, self.dof_
+        if self.solver_ == "ep":
+            prior = Mixture(put(self.prior_weight_), put(self.prior_mean_), prior)
+        atoms = put(self.atoms_) / put(self.response_scale_)[:, None]
+        return Operators(atoms, self._layout, self.solver_, prior, noise, dof)
+
+    # --- prediction ------------------------------------------------------------
+
+    def _infer(self, X):
+        """Validated X; codes, answers, their variance and where there is a query."""
+        check_is_fitted(self)
+        X = self._validated(X)
+        rows = Rows(X, None, np.ones(len(X)), resolve_device(self.device, X))
+        net = self._model(rows.device, rows.dtype)
+        scale = to_tensor(self.response_scale_, rows.device, rows.dtype)
+        alpha = self.alpha if self.transform_alpha is None else self.transform_alpha
+        parts = []
+        for b in rows.batches(self._predict_batch()):
+            part = self._systems(b)
+            part = part._replace(responses=part.responses / scale)
+            found = infer(net, part, alpha, self.transform_activity)
+            parts.append((*found, self._asked(b)))
+        codes, answers, variance, asked = zip(*parts, strict=True)
+        variance = None if variance[0] is None else torch.cat(variance)
+        return X, torch.cat(codes), torch.cat(answers), variance, torch.cat(asked)
+
+    def _asked(self, batch):
+        """Which entries of the answer have a query, (n, m)."""
+        mask = torch.ones_like(batch.x, dtype=torch.bool)
+        mask = mask if batch.mask is None else batch.mask
+        asked = answerable(mask, self._layout)
+        return asked.repeat_interleave(self.n_outputs_ // asked.shape[1], 1)
+
+    def predict(self, X, return_std=False):
+        """Answer the queries: ``W* z`` with the operator inferred from observed rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_systems, n_features)
+            NaN marks missing rows. A system of which nothing was observed gets the
+            prior mean of the code (0 with "l1" and "ard").
+        return_std : bool, default=False
+            Also return the standard deviation (solvers "ep" and "ard").
+
+        Returns
+        -------
+        y : ndarray of shape (n_systems,) or (n_systems, n_outputs)
+            NaN where the query is missing.
+        std : ndarray of the shape of y
+            Only with ``return_std``: ``sqrt(diag(Q Sigma Q^T) + noise_variance_)``,
+            Q the design at the queries.
+
+        Raises
+        ------
+        ValueError
+            If ``return_std`` is asked of solver "l1", which has no posterior.
+        """
+        X, _, answers, variance, asked = self._infer(X)
+        scale = to_tensor(self._answer_scale(), answers.device, answers.dtype)
+        y = self._shaped(scale * answers, asked, X)
+        if not return_std:
+            return y
+        if variance is None:
+            raise ValueError(
+                "return_std=True needs the posterior of solver='ep' or 'ard'; this "
+                f"{type(self).__name__} was fitted with solver='l1'."
+            )
+        noise = to_tensor(self.noise_variance_, scale.device, scale.dtype)
+        variance = scale.square() * variance.clamp_min(0) + noise
+        return y, self._shaped(variance.sqrt(), asked, X)
+
+    def _shaped(self, t, asked, X):
+        """NaN where nothing was asked; (n,) if y was, else (n, m)."""
+        t = torch.where(asked, t, torch.nan)
+        return to_output(t[:, 0] if self._y_is_flat else t, X)
+
+    def transform(self, X):
+        """Codes of systems.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_systems, n_features)
+            Only observed rows matter.
+
+        Returns
+        -------
+        ndarray of shape (n_systems, n_components_)
+        """
+        X, codes, *_ = self._infer(X)
+        return to_output(codes, X)
+
+    def effective_weight(self, X):
+        """Operator ``W* = sum_k g_k A_k`` of every system, in the units of the data.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_systems, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_systems, c, F)
+            Times a state it is the response. With the constant state: reconstruction
+            of X and answer y below each other, as one column.
+        """
+        X, codes, *_ = self._infer(X)
+        atoms = to_tensor(self.atoms_, codes.device, codes.dtype)
+        return to_output(operator(atoms, codes), X)
+
+    def score(self, X, y, sample_weight=None):
+        """Mean R^2 of the outputs, over the answers that are there.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_systems, n_features)
+        y : array-like of shape (n_systems,) or (n_systems, n_outputs)
+            NaN marks missing answers.
+        sample_weight : array-like of shape (n_systems,) or None
+
+        Returns
+        -------
+        float
+        """
+        y_hat = np.asarray(self.predict(X)).reshape(len(X), -1)
+        y = np.asarray(y, dtype=y_hat.dtype).reshape(y_hat.shape)
+        there = ~np.isnan(y) & ~np.isnan(y_hat)
+        weight = np.ones(len(y)) if sample_weight is None else np.asarray(sample_weight)
+        scores = [
+            r2_score(a[k], p[k], sample_weight=weight[k])
+            for a, p, k in zip(y.T, y_hat.T, there.T, strict=True)
+            if k.sum() > 1
+        ]
+        return float(np.mean(scores))

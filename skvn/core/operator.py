@@ -1,0 +1,345 @@
+r"""The operator structure: one code per system, an operator ``W* = sum_k g_k A_k``.
+
+A sample is a *system*: rows of states ``z_p`` (F numbers) and responses ``a_p``
+(c numbers), some of them observed and some asked for. The code is settled on the
+observed rows and answers at the others::
+
+    E(g) = 1/2 sum_p ||a_p - sum_k g_k A_k z_p||^2 + penalty(g),   a_hat = W* z
+
+so that the design of a system is ``D = [A_1 z_p, ..., A_K z_p]``, one block of c rows
+for every p. With a constant state, z = 1, the one row ``[x, y]`` and atoms
+``A_k = [s_k, u_k]``, it is the flat structure.
+
+Shapes: states (n, P, F); responses (n, P, c); seen (n, P, c), or (n, P, 1) if rows are
+there or not as a whole; atoms A (K, c, F); codes g (n, K); weight (n,).
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+# Ridges of a Newton step, relative to the mean curvature and absolute (responses have
+# unit scale): an atom that few systems use moves little.
+_NEWTON_RIDGE, _NEWTON_FLOOR = 1e-2, 1e-3
+# Relative ridge of the joint solve: far below what the data decide.
+_SOLVE_RIDGE = 1e-6
+# Whitening raises eigenvalues by this share of the largest.
+_WHITEN_FLOOR = 1e-3
+
+
+class Layout(NamedTuple):
+    """How one row of X and one of y hold a system.
+
+    Attributes
+    ----------
+    state_size : int
+        F; 0 is the constant state, where all of X is observed values of one row.
+    response_size : int
+        c.
+    n_observed, n_queries : int
+        Rows with a response in X; rows whose response is asked for.
+    """
+
+    state_size: int
+    response_size: int
+    n_observed: int
+    n_queries: int
+
+    @property
+    def n_answers(self):
+        """Number of columns of y."""
+        if self.state_size == 0:
+            return self.n_queries
+        return self.n_queries * self.response_size
+
+
+class Systems(NamedTuple):
+    """Systems as tensors; zeros wherever nothing was seen.
+
+    Attributes
+    ----------
+    states : Tensor of shape (n, P, F), or (P, F) if all systems share them
+    responses : Tensor of shape (n, P, c)
+    seen : bool Tensor of shape (n, P, c) or (n, P, 1)
+        What codes and atoms may look at.
+    """
+
+    states: Tensor
+    responses: Tensor
+    seen: Tensor
+
+    def entries(self):
+        """Observed values and mask of all entries, (n, P c): what settling takes."""
+        mask = self.seen.expand_as(self.responses)
+        return self.responses.flatten(1), mask.flatten(1)
+
+    def take(self, index):
+        """The systems ``index``."""
+        states = self.states if self.states.dim() == 2 else self.states[index]
+        return Systems(states, self.responses[index], self.seen[index])
+
+
+def systems(x, mask, y, layout):
+    """Systems from the rows of X and y.
+
+    Parameters
+    ----------
+    x : Tensor of shape (n, d)
+        Observed rows ``z_1, a_1, z_2, a_2, ...``, then the states of the queries.
+        With the constant state: the observed values.
+    mask : bool Tensor of shape (n, d) or None
+        A row of a system counts as absent if any of its entries is.
+    y : Tensor of shape (n, m) or None
+        Answers of the queries, NaN where absent; None leaves all of them unseen.
+    layout : Layout
+
+    Returns
+    -------
+    Systems
+    """
+    known = torch.ones_like(x, dtype=torch.bool) if mask is None else mask
+    if y is None:
+        y = x.new_full((len(x), layout.n_answers), torch.nan)
+    if layout.state_size == 0:
+        responses, seen = torch.cat([x, y], 1), torch.cat([known, ~y.isnan()], 1)
+        states = x.new_ones(1, 1)
+        return Systems(states, responses.nan_to_num(0.0)[:, None], seen[:, None])
+    states, given, present = _split(x, known, layout)
+    answers = y.reshape(len(x), layout.n_queries, layout.response_size)
+    responses = torch.cat([given, answers], 1)
+    seen = (present & ~responses.isnan().any(-1))[:, :, None]
+    return Systems(states, responses.masked_fill(~seen, 0.0), seen)
+
+
+def _split(x, known, layout):
+    """States (n, P, F), observed responses (n, R, c), and which rows are there."""
+    F, c, R, _ = layout
+    size = F + c
+    head, asked = x[:, : R * size].reshape(-1, R, size), x[:, R * size :]
+    there = known[:, : R * size].reshape(-1, R, size).all(-1)
+    asked = asked.reshape(len(x), -1, F)
+    states = torch.cat([head[:, :, :F], asked], 1)
+    present = torch.cat([there, answerable(known, layout)], 1)
+    return states * present[:, :, None], head[:, :, F:], present
+
+
+def answerable(known, layout):
+    """Which queries have a state, (n, n_queries); all do if the state is constant."""
+    F, c, R, Q = layout
+    if F == 0:
+        return known.new_ones(len(known), Q)
+    return known[:, R * (F + c) :].reshape(len(known), Q, F).all(-1)
+
+
+def design(A, states):
+    """``D``: entry (p c, k) is component c of ``A_k z_p``.
+
+    Parameters
+    ----------
+    A : Tensor of shape (K, c, F)
+    states : Tensor of shape (n, P, F) or (P, F)
+
+    Returns
+    -------
+    Tensor of shape (n, P c, K) or (P c, K)
+    """
+    return torch.einsum("kcf,...pf->...pck", A, states).flatten(-3, -2)
+
+
+def operator(A, g):
+    """Effective weight ``W* = sum_k g_k A_k`` of every system.
+
+    Parameters
+    ----------
+    A : Tensor of shape (K, c, F)
+    g : Tensor of shape (n, K)
+
+    Returns
+    -------
+    Tensor of shape (n, c, F)
+    """
+    return torch.einsum("nk,kcf->ncf", g, A)
+
+
+def misfit(A, part, g):
+    """Residuals ``a_p - W* z_p``, 0 where nothing was seen.
+
+    Parameters
+    ----------
+    A : Tensor of shape (K, c, F)
+    part : Systems
+    g : Tensor of shape (n, K)
+
+    Returns
+    -------
+    Tensor of shape (n, P, c)
+    """
+    r = part.responses - part.states @ operator(A, g).mT
+    return r.masked_fill(~part.seen, 0.0)
+
+
+def atom_updates(A, part, g, weight):
+    """Minus the gradient of ``sum_n weight_n E_n`` at fixed codes (Danskin).
+
+    ``dA_k = sum_n w_n g_nk sum_p (a_p - W* z_p) z_p^T``: atom k's own code, the shared
+    residual and the states, nothing else.
+
+    Parameters
+    ----------
+    A : Tensor of shape (K, c, F)
+    part : Systems
+    g : Tensor of shape (n, K)
+    weight : Tensor of shape (n,)
+
+    Returns
+    -------
+    Tensor of shape (K, c, F)
+    """
+    r = misfit(A, part, g)
+    states = part.states.expand(len(r), -1, -1)
+    return torch.einsum("nk,ncf->kcf", weight[:, None] * g, r.mT @ states)
+
+
+def curvature(part, weight):
+    """``Z_m = sum_p seen_pm z_p z_p^T`` of every system, times its weight.
+
+    Parameters
+    ----------
+    part : Systems
+    weight : Tensor of shape (n,)
+
+    Returns
+    -------
+    Tensor of shape (n, c, F, F), or (n, 1, F, F) if rows are seen as a whole
+    """
+    seen = part.seen * weight[:, None, None]
+    states = part.states.expand(len(seen), -1, -1)
+    return torch.einsum("npm,npf,npg->nmfg", seen, states, states)
+
+
+def newton_step(A, part, g, weight):
+    """One local step per atom: its update through its own curvature.
+
+    ``A_k + dA_k (P_k + ridge)^{-1} / n_k`` with ``P_k = sum_n w_n g_nk^2 Z_n`` and n_k
+    the mean number of active atoms when k is, which keeps the step stable when atoms
+    are active together.
+
+    Parameters
+    ----------
+    A : Tensor of shape (K, c, F)
+    part : Systems
+    g : Tensor of shape (n, K)
+    weight : Tensor of shape (n,)
+
+    Returns
+    -------
+    Tensor of shape (K, c, F)
+    """
+    weight = weight / weight.sum()
+    dA = atom_updates(A, part, g, weight)
+    P = torch.einsum("nk,nmfg->kmfg", g.square(), curvature(part, weight))
+    ridge = _NEWTON_RIDGE * P.diagonal(dim1=-2, dim2=-1).mean(-1, keepdim=True)
+    floor = _NEWTON_FLOOR * P.diagonal(dim1=-2, dim2=-1).mean()
+    tiny = torch.finfo(A.dtype).tiny
+    P.diagonal(dim1=-2, dim2=-1).add_(ridge + floor + tiny)
+    on = (g != 0).to(g.dtype)
+    company = (weight[:, None] * on).T @ on.sum(1) / (weight @ on).clamp_min(tiny)
+    return A + torch.linalg.solve(P, dA[..., None])[..., 0] / company.clamp_min(1)[
+        :, None, None
+    ]
+
+
+def atom_statistics(part, g, covariance, weight):
+    """What the joint solve needs, summed over systems.
+
+    Parameters
+    ----------
+    part : Systems
+    g : Tensor of shape (n, K)
+        Posterior mean of the codes.
+    covariance : Tensor of shape (n, K, K)
+        Posterior covariance.
+    weight : Tensor of shape (n,)
+
+    Returns
+    -------
+    H : Tensor of shape (c or 1, K, F, K, F)
+        ``sum_n w_n E[g g^T] x Z_n``.
+    N : Tensor of shape (c, K, F)
+        ``sum_n w_n g_k sum_p a_p z_p^T``.
+    """
+    second = g[:, :, None] * g[:, None, :] + covariance
+    n, K = g.shape
+    Z = curvature(part, weight)
+    m, F = Z.shape[1], Z.shape[-1]
+    H = second.reshape(n, -1).T @ Z.reshape(n, -1)
+    H = H.reshape(K, K, m, F, F).permute(2, 0, 3, 1, 4)
+    states = part.states.expand(n, -1, -1)
+    B = part.responses.mT @ states
+    return H, torch.einsum("nk,ncf->ckf", weight[:, None] * g, B)
+
+
+def solve_atoms(H, N):
+    """Atoms that minimise the expected energy of all systems together.
+
+    Where the local steps on free codes would come to rest, in one solve.
+
+    Parameters
+    ----------
+    H : Tensor of shape (c or 1, K, F, K, F)
+    N : Tensor of shape (c, K, F)
+
+    Returns
+    -------
+    Tensor of shape (K, c, F)
+    """
+    c, K, F = N.shape
+    H = H.reshape(-1, K * F, K * F).clone()
+    diagonal = H.diagonal(dim1=-2, dim2=-1)
+    ridge = max(_SOLVE_RIDGE, 16 * torch.finfo(H.dtype).eps)
+    floor = torch.finfo(H.dtype).eps * diagonal.mean() + torch.finfo(H.dtype).tiny
+    diagonal.mul_(1 + ridge).add_(floor)
+    A = torch.linalg.solve(H, N.reshape(c, K * F, 1))
+    return A.reshape(c, K, F).transpose(0, 1).contiguous()
+
+
+def limit_rank(A, rank):
+    """The nearest atoms of limited rank: the leading singular triples of each.
+
+    Parameters
+    ----------
+    A : Tensor of shape (K, c, F)
+    rank : int or None
+        None leaves the atoms as they are; 1 makes weight atoms ``u s^T``.
+
+    Returns
+    -------
+    Tensor of shape (K, c, F)
+    """
+    if rank is None or rank >= min(A.shape[1:]):
+        return A
+    u, s, v = torch.linalg.svd(A, full_matrices=False)
+    return (u[..., :rank] * s[:, None, :rank]) @ v[:, :rank]
+
+
+def norms(A):
+    """Frobenius norm of every atom, 1 where it is 0, (K,)."""
+    size = A.flatten(1).norm(dim=1)
+    return torch.where(size > 0, size, 1)
+
+
+def whitener(moment):
+    """``C^{-1/2}`` of the states' second moment C, with its eigenvalues raised.
+
+    Parameters
+    ----------
+    moment : Tensor of shape (F, F)
+
+    Returns
+    -------
+    Tensor of shape (F, F)
+    """
+    w, q = torch.linalg.eigh(moment)
+    top = torch.where(w[-1] > 0, w[-1], 1)
+    return (q / (w.clamp_min(0) + _WHITEN_FLOOR * top).sqrt()) @ q.T
