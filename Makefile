@@ -22,8 +22,9 @@ demo: $(VENV)/.stamp-base
 demo-quick: $(VENV)/.stamp-base
 	$(BIN)/python -m skvn --quick
 
+# One worker per core, one thread per worker.
 test: $(VENV)/.stamp-test
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto
 
 lint: $(VENV)/.stamp-lint
 	$(BIN)/ruff check .
@@ -64,7 +65,7 @@ $(VENV)/.stamp-lint: constraints.txt | $(VENV)/.stamp-venv
 	touch $@
 
 $(VENV)/.stamp-base: $(PINS) | $(VENV)/.stamp-venv
-	$(INSTALL) -e .
+	$(INSTALL) -e '.[plot]'
 	touch $@
 
 $(VENV)/.stamp-%: $(PINS) | $(VENV)/.stamp-venv

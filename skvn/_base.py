@@ -1,5 +1,6 @@
 """What every estimator shares: validated rows, the fit loop, safe failure."""
 
+import copy
 import functools
 import warnings
 
@@ -44,12 +45,6 @@ class SettlingEstimator(CallbackSupportMixin, BaseEstimator):
     ``state()`` and ``restore(state)``.
     """
 
-    _doc_link_module = "skvn"
-    _doc_link_template = (
-        "https://skvn.readthedocs.io/en/latest/generated/"
-        "{estimator_module}.{estimator_name}.html"
-    )
-
     def __sklearn_tags__(self):
         """NaN in X means missing."""
         tags = super().__sklearn_tags__()
@@ -80,10 +75,14 @@ class SettlingEstimator(CallbackSupportMixin, BaseEstimator):
         rows = Rows(X, y, weight, resolve_device(self.device, X))
         return rows if sample_weight is None else rows.positive()
 
-    def _generator(self):
-        """CPU generator seeded from ``random_state``; global state is not touched."""
+    def _generator(self, n_steps=0):
+        """CPU generator seeded from ``random_state``; global state is not touched.
+
+        The steps already taken are part of the seed: with an integer ``random_state``
+        the calls of ``partial_fit`` would otherwise all draw the same numbers.
+        """
         seed = check_random_state(self.random_state).randint(2**31 - 1)
-        return torch.Generator().manual_seed(int(seed))
+        return torch.Generator().manual_seed(int(seed) + n_steps)
 
     def _fit_batch(self, n):
         """Rows per training step: "auto" is a quarter of them, within 64 and 256."""
@@ -142,9 +141,12 @@ class SettlingEstimator(CallbackSupportMixin, BaseEstimator):
             self._record(history, loss, learner, rows, held_out)
             value = loss if held_out is None else -history["validation_scores_"][-1]
             settled = progress.update(value, learner.state)
+            # A copy: the readout or floor of an epoch must not alter what it learns.
             stop = task.call_on_fit_task_end(
                 **data,
-                reconstruction_attributes=lambda: self._attributes(learner, rows),
+                reconstruction_attributes=lambda: self._attributes(
+                    copy.deepcopy(learner), rows
+                ),
             )
             if settled or stop:
                 break

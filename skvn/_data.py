@@ -4,8 +4,9 @@ import warnings
 
 import numpy as np
 import torch
+from scipy.sparse import issparse
 
-from .core.training import Batch
+from .core.training import Batch, mean_square
 
 
 def resolve_device(device, X):
@@ -21,12 +22,22 @@ def resolve_device(device, X):
     Returns
     -------
     torch.device
+
+    Raises
+    ------
+    ValueError
+        If there is no device of that name.
     """
     if device == "auto":
         if isinstance(X, torch.Tensor) and X.device.type != "cpu":
             return X.device
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    device = torch.device(device)
+    try:
+        device = torch.device(device)
+    except RuntimeError as error:
+        raise ValueError(
+            f"device={device!r} is unknown; use 'auto', 'cpu', 'cuda' or 'cuda:0'."
+        ) from error
     if device.type == "cuda" and not torch.cuda.is_available():
         warnings.warn(
             f"device={str(device)!r} was asked for but CUDA is not available; "
@@ -70,6 +81,28 @@ def to_output(t, like):
     ndarray or Tensor
     """
     return t.to(like.device) if isinstance(like, torch.Tensor) else t.cpu().numpy()
+
+
+def to_float64(a):
+    """Numbers as a float64 array on the host.
+
+    Parameters
+    ----------
+    a : ndarray or Tensor
+
+    Returns
+    -------
+    ndarray
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is sparse or holds no numbers.
+    """
+    if issparse(a):
+        raise TypeError("y is sparse, but must be dense; use y.toarray().")
+    a = a.detach().double().cpu().numpy() if isinstance(a, torch.Tensor) else a
+    return np.asarray(a).astype(np.float64)
 
 
 def split_missing(x):
@@ -121,8 +154,26 @@ class Rows:
         return Rows(self.X[index], y, self.weight[index], self.device, *scaling)
 
     def positive(self):
-        """The rows whose weight is not zero."""
-        return self.take(self.weight > 0)
+        """The rows whose weight is not zero, their weights at least 1 on average.
+
+        A weight counts as so many repetitions, but fewer samples than rows make no
+        sense: weights that sum to 1, say, mean only how much rows count beside others.
+        """
+        rows = self.take(self.weight > 0)
+        mean = float(rows.weight.mean())
+        if mean < 1:
+            rows.weight = rows.weight / mean
+        return rows
+
+    def unobserved(self, size=10_000):
+        """Indices of the columns without any observed value."""
+        seen = torch.zeros(self.X.shape[1], dtype=torch.bool)
+        for start in range(0, len(self), size):
+            part = to_tensor(self.X[start : start + size], torch.device("cpu"))
+            seen |= ~torch.isnan(part).all(0)
+            if seen.all():
+                break
+        return (~seen).nonzero()[:, 0].tolist()
 
     def batch(self, index=slice(None)):
         """Rows by index (a slice or an integer array) as a Batch."""
@@ -143,3 +194,44 @@ class Rows:
         for start in range(0, n, size):
             part = slice(start, start + size)
             yield self.batch(part if order is None else order[part])
+
+
+def check_scale(batch):
+    """Refuse rows whose squares over- or underflow: codes would be 0 or NaN.
+
+    Parameters
+    ----------
+    batch : Batch
+
+    Raises
+    ------
+    ValueError
+    """
+    power, limits = mean_square(batch), torch.finfo(batch.x.dtype)
+    # The readout, in float64, squares the squares.
+    lowest = max(limits.tiny / limits.eps, 1e-150)
+    if batch.x.any() and not lowest < power < limits.max / batch.x.numel():
+        raise ValueError(
+            f"The squares of X over- or underflow {batch.x.dtype} (their mean is "
+            f"{power:.3g}). Rescale X, for example with StandardScaler."
+        )
+
+
+def warn_unobserved(rows, names=None):
+    """Name the features that nothing can be learned about.
+
+    Parameters
+    ----------
+    rows : Rows
+    names : sequence of str or None
+        Of the features; None stands for their numbers.
+    """
+    if not (index := rows.unobserved()):
+        return
+    named = [j if names is None else str(names[j]) for j in index]
+    warnings.warn(
+        f"Features {named} have no observed value; their atoms are 0 and they are "
+        "reconstructed as 0. Drop them, or fit on rows that have them.",
+        UserWarning,
+        stacklevel=2,
+    )

@@ -6,8 +6,15 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import SettlingEstimator
-from ._data import Rows, resolve_device, to_output, to_tensor
-from ._params import CONSTRAINTS, layer_sizes
+from ._data import (
+    Rows,
+    check_scale,
+    resolve_device,
+    to_output,
+    to_tensor,
+    warn_unobserved,
+)
+from ._params import CONSTRAINTS, check_resumable, layer_sizes
 from .core.layer import Layer, contributions, effective_weight
 from .core.network import Network, Relevance, settle, settle_relevance
 from .core.relevance import choose_floor, learning_floor, start_relevance
@@ -56,7 +63,7 @@ class FlatEstimator(
         self._validate_params()
         first = not hasattr(self, "components_")
         rows = self._rows(X, y, sample_weight, reset=first)
-        generator = self._generator()
+        generator = self._generator(0 if first else self.n_steps_)
         learner = self._start(rows, generator) if first else self._resume(rows)
         curve = [] if first else self.loss_curve_
         loss = self._stream(learner, rows, generator)
@@ -90,6 +97,8 @@ class FlatEstimator(
     def _start(self, rows, generator):
         """A learner whose atoms are rows of the data."""
         batch = _some(rows, generator).batch()
+        check_scale(batch)
+        warn_unobserved(rows, getattr(self, "feature_names_in_", None))
         sizes = layer_sizes(
             self.n_components, self.hidden_layer_sizes, batch.x.shape[1]
         )
@@ -135,6 +144,7 @@ class FlatEstimator(
             "n_steps_": learner.n_steps,
             "device_": str(net.layers[0].S.device),
             "_usage": [array(u) for u in learner.usage],
+            "_alpha": self.alpha,
         }
         if net.relevance is not None:
             prior, noise, floor = net.relevance
@@ -173,7 +183,9 @@ class FlatEstimator(
 
     def _top(self):
         """Output vectors of the top layer, (K, m)."""
-        return self.components_ if self._depth() == 1 else self.hidden_components_[-1][1]
+        return (
+            self.components_ if self._depth() == 1 else self.hidden_components_[-1][1]
+        )
 
     def _depth(self):
         """Number of layers."""
@@ -184,8 +196,13 @@ class FlatEstimator(
         return "identity" if level + 1 == self._depth() else self.activation
 
     def _resume(self, rows):
-        """A learner that goes on from the fitted state."""
+        """A learner that goes on from the fitted state, with the penalty of today."""
+        widths = [U.shape[1] for U, _ in self.hidden_components_]
+        atoms = [len(self.components_), *(len(S) for _, S in self.hidden_components_)]
+        check_resumable(self, atoms, widths)
         net = self._network(rows.device, rows.dtype)
+        for layer in net.layers:
+            layer.lam *= self.alpha / self._alpha
         usage = [to_tensor(u, rows.device, rows.dtype) for u in self._usage]
         return Learner(net, usage=usage, n_steps=self.n_steps_)
 
@@ -248,8 +265,8 @@ class FlatEstimator(
             Dense and rank 1. Built on request: it can be large.
         """
         check_is_fitted(self)
-        sensing = self.hidden_components_[-1][1] if self._depth() > 1 else (
-            self.components_
+        sensing = (
+            self.hidden_components_[-1][1] if self._depth() > 1 else (self.components_)
         )
         return self._top()[:, :, None] * sensing[:, None, :]
 

@@ -62,7 +62,7 @@ class VectorNetworkGridTransformer(
         ``(1, n_features)``: a nonnegative sparse code without rows.
     n_components : int, default=32
         Number of row atoms and of column atoms.
-    alpha : float, default=0.06
+    alpha : float, default=0.05
         Penalty lam in units of the typical norm of an image. Learning uses it as
         it stands. In ``transform`` and ``reconstruct`` every image has its own: twice
         the standard deviation of what it leaves unexplained, between ``alpha / 20``
@@ -73,7 +73,7 @@ class VectorNetworkGridTransformer(
         Largest number of passes over the images.
     tol : float, default=1e-3
         A pass that lowers the loss by less than this share of it is no progress.
-    n_iter_no_change : int, default=5
+    n_iter_no_change : int, default=10
         Passes without progress before stopping.
     batch_size : int or "auto", default="auto"
         Images per learning step; "auto" is a quarter of them, between 64 and 256.
@@ -146,11 +146,11 @@ class VectorNetworkGridTransformer(
         image_shape=None,
         *,
         n_components=32,
-        alpha=0.06,
+        alpha=0.05,
         max_sweeps=16,
         max_iter=100,
         tol=1e-3,
-        n_iter_no_change=5,
+        n_iter_no_change=10,
         batch_size="auto",
         transform_tol=1e-3,
         random_state=None,

@@ -64,15 +64,49 @@ def layer_sizes(n_components, hidden_layer_sizes, n_features):
     if isinstance(n_components, str):
         n_components = min(4 * n_features, 256)
     atoms = _counts("n_components", n_components)
+    if not atoms:
+        raise ValueError("n_components must hold at least one integer, got none.")
     default = atoms[:-1] if hidden_layer_sizes is None else hidden_layer_sizes
     widths = _counts("hidden_layer_sizes", default)
-    if not atoms or len(widths) != len(atoms) - 1:
+    if len(widths) != len(atoms) - 1:
         raise ValueError(
             "n_components needs one entry per layer and hidden_layer_sizes one entry "
             f"per interface between layers, i.e. one less; got {len(atoms)} and "
             f"{len(widths)}."
         )
     return atoms, widths
+
+
+def check_resumable(estimator, atoms, widths):
+    """Refuse to go on from a fitted state that the parameters no longer describe.
+
+    Parameters
+    ----------
+    estimator : estimator
+        Fitted.
+    atoms, widths : list of int
+        Of the fitted state.
+
+    Raises
+    ------
+    ValueError
+        If layer sizes or solver were changed since.
+    """
+    sizes = estimator.n_components, estimator.hidden_layer_sizes
+    asked = layer_sizes(*sizes, estimator.n_features_in_)
+    if asked != (atoms, widths):
+        raise ValueError(
+            f"The fitted state has layers of {atoms} atoms and messages of width "
+            f"{widths}, but the parameters ask for {asked[0]} and {asked[1]}. A warm "
+            "start and partial_fit keep the sizes: set them back, or call fit with "
+            "warm_start=False."
+        )
+    if estimator.solver not in ("auto", estimator.solver_):
+        raise ValueError(
+            f"The fitted state uses solver={estimator.solver_!r}, but the parameter is "
+            f"now {estimator.solver!r}. A warm start and partial_fit keep the solver: "
+            "set it back, or call fit with warm_start=False."
+        )
 
 
 def _counts(name, value):

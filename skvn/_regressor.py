@@ -6,7 +6,7 @@ from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.callback import with_callbacks
 
 from ._base import unchanged_on_error
-from ._data import Rows, to_output, to_tensor
+from ._data import Rows, to_float64, to_output, to_tensor
 from ._flat import FlatEstimator
 from ._params import CONSTRAINTS, REGRESSOR_CONSTRAINTS
 from .core.learn import Adam
@@ -18,10 +18,156 @@ from .core.training import contrast_rate
 _MEMORY = 0.95
 
 
-class VectorNetworkRegressor(
-    MultiOutputMixin, RegressorMixin, FlatEstimator
-):
-    """TODO."""
+class VectorNetworkRegressor(MultiOutputMixin, RegressorMixin, FlatEstimator):
+    """Predict y from sparse codes that every row infers from X alone.
+
+    For every row the code g minimises
+
+    ``E(g) = 1/2 ||M (x - S g)||^2 + lambda ||g||_1``
+
+    over the entries that are observed (M drops NaN); the answer is
+    ``y = U g + intercept``, with the row's own weight matrix
+    ``W* = U diag(g) S^T`` made of the recruited rank-1 atoms ``A_k = u_k s_k^T`` ([1]_).
+    S is learned by the local Atomic-Hebb rule ``dS ~ M (x - S g) g^T`` from codes that
+    do not see y, and U by the delta rule ``dU ~ (y - U g) g^T`` run to its fixed point
+    (ridge regression; the ridge minimises the generalised cross-validation error).
+
+    Parameters
+    ----------
+    n_components : int, sequence of int or "auto", default="auto"
+        Number of atoms K; "auto" is ``min(4 * n_features, 256)``. A sequence gives
+        one layer per entry, from the input upward.
+    alpha : float, default=0.03
+        The l1 penalty (lambda in the papers) of the "l1" settle, as a share of the RMS
+        norm of the training rows: ``lambda = alpha * sqrt(mean ||x||^2)``. The same
+        grid then serves data of any scale; at ``alpha=1`` a typical row has no active
+        atom whatever the atoms are. In deeper layers the rows are the messages. Not
+        used by "ard". (In ``MLPRegressor`` alpha is an l2 penalty.)
+    solver : {"auto", "l1", "ard"}, default="auto"
+        How codes are inferred. "l1" minimises the energy above: fast, exactly sparse.
+        "ard" is sparse-Bayesian: it predicts hidden entries better, gives standard
+        deviations, is signed, dense-ish and about 10 times slower; it factorises one
+        d x d or K x K matrix per row and round and settles a single layer.
+        "auto" is "l1".
+    learning : {"hebb", "contrastive"}, default="hebb"
+        "hebb" stops at the rule above. "contrastive" goes on with two-phase steps: the
+        code settles once more nudged towards and away from y, and S moves along the
+        difference, the gradient of ``1/2 ||y - U g(x)||^2`` from local quantities.
+        More accurate where the code must be shaped by y and there are enough rows
+        (digits), overfits small noisy tables. "l1" only.
+    beta : float, default=0
+        Weight of ``beta/2 ||y - U g||^2`` in the energy of the codes that the Hebb steps
+        learn from (clamped codes, [2]_). Prediction never sees y. "hebb" with "l1" only.
+    fit_intercept : bool, default=True
+        Whether to add a constant. Set it to False where targets are sums of parts: a
+        constant is added once, however many parts there are.
+    positive_code : bool, default=True
+        Whether the codes of the "l1" settle are nonnegative.
+    n_nonzero_coefs : int or None, default=None
+        Code budget: at most so many active atoms per row in the top layer ("l1" only).
+    hidden_layer_sizes : int, sequence of int or None, default=None
+        Width of the message between two layers, one entry less than layers. By default
+        as wide as the layer below has atoms.
+    activation : {"identity", "relu", "tanh", "softplus"}, default="identity"
+        phi of the messages between layers.
+    max_sweeps : int, default=10
+        Most sweeps down and up through the layers while a row settles.
+    noise_floor : float or "auto", default="auto"
+        Lower bound of the noise variance in the "ard" settle, as a share of the mean
+        square of an entry of X. "auto" hides columns of training rows and takes the
+        value that predicts them best.
+    max_iter : int, default=50
+        Most epochs of Hebb steps, and again of two-phase steps.
+    tol : float, default=1e-3
+        An epoch counts as progress if it improves the loss (or the validation score)
+        by more than this share.
+    n_iter_no_change : int, default=3
+        Epochs without progress before stopping.
+    batch_size : int or "auto", default="auto"
+        Rows per learning step, "auto" is a quarter of the rows within 64 and 256; and
+        rows that settle together at prediction, which changes memory but no result.
+    early_stopping : bool, default=False
+        Whether to hold out rows, stop on their score and keep the best state.
+    validation_fraction : float, default=0.1
+        Share of the rows held out by ``early_stopping``.
+    transform_tol : float, default=1e-3
+        Relative duality gap at which a row's "l1" code is done, at prediction.
+    warm_start : bool, default=False
+        Whether ``fit`` goes on from the fitted atoms.
+    random_state : int, RandomState instance or None, default=None
+        Seeds the start and the order of rows. Global random state is not touched.
+    device : str or torch.device, default="auto"
+        "auto" is the device of X if that is a tensor on an accelerator, else CUDA if
+        there is one, else the CPU.
+    verbose : bool or int, default=False
+        Whether to print the loss of every epoch.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        Sensing vectors s_k, of the first layer.
+    output_components_ : ndarray of shape (n_components, n_outputs)
+        Output vectors u_k, of the top layer, in units of y.
+    intercept_ : ndarray of shape (n_outputs,)
+        Constant of the answer.
+    noise_variance_ : ndarray of shape (n_outputs,)
+        Variance of y that the codes leave unexplained, in units of y squared.
+    n_outputs_ : int
+        Number of outputs.
+    hidden_components_ : list of (U, S)
+        Per interface between layers: output vectors of the layer below, (K_l, width),
+        and sensing vectors of the layer above, (K_{l+1}, width). Empty for one layer.
+    lambdas_ : ndarray of shape (n_layers,)
+        l1 penalty of each layer in the units of what it reads.
+    solver_ : {"l1", "ard"}
+        The settle in use.
+    prior_variance_ : ndarray of shape (n_components,)
+        Prior variance of the coefficients ("ard" only).
+    noise_, noise_floor_ : float
+        First noise variance and its lower bound, in units of X squared ("ard" only).
+    n_iter_ : int
+        Epochs run.
+    n_steps_ : int
+        Hebb steps taken.
+    loss_curve_ : list of float
+        Mean training loss of every epoch: the energy in Hebb epochs, half the
+        squared error of y (at unit scale) in two-phase epochs.
+    validation_scores_ : list of float
+        Score on held-out rows of every epoch (``early_stopping`` only).
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, if X had string column names.
+    device_ : str
+        Device of the last fit.
+
+    See Also
+    --------
+    VectorNetworkTransformer : Codes and reconstruction without y.
+    sklearn.linear_model.Ridge : The linear answer without codes.
+
+    Notes
+    -----
+    X is not centred: the sum of two rows then has the sum of their parts. Scale columns
+    if their units differ. A flat network composes *additive* parts; it cannot light an
+    output that training never lit. A sample weight counts as that many repetitions,
+    exactly so while all rows fit in one batch.
+
+    References
+    ----------
+    .. [1] "Learning Compositional Latent Structure with Vector Networks",
+       arXiv:2605.28007.
+    .. [2] "The Ups and Downs of Backprop Weights", arXiv:2609.22554.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from skvn import VectorNetworkRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> network = VectorNetworkRegressor(n_components=20, random_state=0).fit(X, y)
+    >>> network.predict(X).shape
+    (442,)
+    """
 
     _parameter_constraints = CONSTRAINTS | REGRESSOR_CONSTRAINTS
 
@@ -136,14 +282,17 @@ class VectorNetworkRegressor(
                 "the target y is None."
             )
         rows = super()._rows(X, y, sample_weight, reset)
-        y = to_tensor(rows.y, torch.device("cpu")).numpy().astype(np.float64)
+        y = to_float64(rows.y)
         if reset:
             self._y_is_flat = y.ndim == 1
             y = y.reshape(len(y), -1)
-            w = to_tensor(rows.weight, torch.device("cpu")).numpy()
+            w = to_float64(rows.weight)
             mean = np.average(y, axis=0, weights=w) if self.fit_intercept else 0.0
             self._y_shift = np.zeros(y.shape[1]) + mean
-            spread = np.average(((y - mean) ** 2).mean(1), weights=w)
+            with np.errstate(over="ignore"):
+                spread = np.average(((y - mean) ** 2).mean(1), weights=w)
+            if not np.isfinite(spread):
+                raise ValueError("The squares of y overflow float64; rescale y.")
             self._y_scale = float(np.sqrt(spread)) or 1.0
         y = y.reshape(len(y), -1)
         if y.shape[1] != len(self._y_shift):
@@ -284,7 +433,9 @@ class VectorNetworkRegressor(
 
     def _answer(self, mean, X):
         """U g with the intercept, in the shape of y."""
-        return self._shaped(mean + to_tensor(self.intercept_, mean.device, mean.dtype), X)
+        return self._shaped(
+            mean + to_tensor(self.intercept_, mean.device, mean.dtype), X
+        )
 
     def _shaped(self, t, X):
         """(n,) if y was; else (n, m)."""

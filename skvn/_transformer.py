@@ -15,7 +15,135 @@ _MAX_ARD_FEATURES = 256
 
 
 class VectorNetworkTransformer(FlatEstimator):
-    """TODO."""
+    """Rows to sparse codes over learned atoms, and back.
+
+    For every row x the code g is *inferred*, by minimising the energy ([2]_, eq. 5)
+
+    ``E(g) = 1/2 ||M (x - S g)||^2 + lambda ||g||_1``
+
+    over the entries that are observed (M drops NaN). The atoms, the unit-length columns
+    of S, are then *learned* by the local Atomic-Hebb rule ``dS ~ M (x - S g) g^T``:
+    only atoms in use move. With several layers, layer l + 1 reads the message
+    ``phi(U_l g_l)`` of the layer below and all codes settle together to a fixed point
+    of the summed energies.
+
+    Parameters
+    ----------
+    n_components : int, sequence of int or "auto", default="auto"
+        Number of atoms K; "auto" is ``min(4 * n_features, 256)``. A sequence gives
+        one layer per entry, from the input upward.
+    alpha : float, default=0.03
+        The l1 penalty (lambda in the papers) of the "l1" settle, as a share of the RMS
+        norm of the training rows: ``lambda = alpha * sqrt(mean ||x||^2)``. The same
+        grid then serves data of any scale; at ``alpha=1`` a typical row has no active
+        atom whatever the atoms are. In deeper layers the rows are the messages. Not
+        used by "ard". (In ``MLPRegressor`` alpha is an l2 penalty.)
+    solver : {"auto", "l1", "ard"}, default="auto"
+        How codes are inferred. "l1" minimises the energy above: fast, exactly sparse.
+        "ard" is sparse-Bayesian: it predicts hidden entries better, gives standard
+        deviations, is signed, dense-ish and about 10 times slower; it factorises one
+        d x d or K x K matrix per row and round and settles a single layer.
+        "auto" is "ard" if X has missing entries at fit, at most 256 features and one
+        layer is asked for; else "l1".
+    positive_code : bool, default=True
+        Whether the codes of the "l1" settle are nonnegative.
+    n_nonzero_coefs : int or None, default=None
+        Code budget: at most so many active atoms per row in the top layer ("l1" only).
+    hidden_layer_sizes : int, sequence of int or None, default=None
+        Width of the message between two layers, one entry less than layers. By default
+        as wide as the layer below has atoms.
+    activation : {"identity", "relu", "tanh", "softplus"}, default="identity"
+        phi of the messages between layers.
+    max_sweeps : int, default=10
+        Most sweeps down and up through the layers while a row settles.
+    noise_floor : float or "auto", default="auto"
+        Lower bound of the noise variance in the "ard" settle, as a share of the mean
+        square of an entry of X. "auto" hides columns of training rows and takes the
+        value that predicts them best.
+    max_iter : int, default=50
+        Most epochs.
+    tol : float, default=1e-3
+        An epoch counts as progress if it improves the loss (or the validation score)
+        by more than this share.
+    n_iter_no_change : int, default=3
+        Epochs without progress before stopping.
+    batch_size : int or "auto", default="auto"
+        Rows per learning step, "auto" is a quarter of the rows within 64 and 256; and
+        rows that settle together at prediction, which changes memory but no result.
+    early_stopping : bool, default=False
+        Whether to hold out rows, stop on their score and keep the best state.
+    validation_fraction : float, default=0.1
+        Share of the rows held out by ``early_stopping``.
+    transform_tol : float, default=1e-3
+        Relative duality gap at which a row's "l1" code is done, at prediction.
+    warm_start : bool, default=False
+        Whether ``fit`` goes on from the fitted atoms.
+    random_state : int, RandomState instance or None, default=None
+        Seeds the start and the order of rows. Global random state is not touched.
+    device : str or torch.device, default="auto"
+        "auto" is the device of X if that is a tensor on an accelerator, else CUDA if
+        there is one, else the CPU.
+    verbose : bool or int, default=False
+        Whether to print the loss of every epoch.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_components, n_features)
+        The atoms s_k, of the first layer.
+    hidden_components_ : list of (U, S)
+        Per interface between layers: output vectors of the layer below, (K_l, width),
+        and sensing vectors of the layer above, (K_{l+1}, width). Empty for one layer.
+    lambdas_ : ndarray of shape (n_layers,)
+        l1 penalty of each layer in the units of what it reads.
+    solver_ : {"l1", "ard"}
+        The settle in use.
+    prior_variance_ : ndarray of shape (n_components,)
+        Prior variance of the coefficients ("ard" only).
+    noise_, noise_floor_ : float
+        First noise variance and its lower bound, in units of X squared ("ard" only).
+    n_iter_ : int
+        Epochs run.
+    n_steps_ : int
+        Hebb steps taken.
+    loss_curve_ : list of float
+        Mean training loss of every epoch.
+    validation_scores_ : list of float
+        Score on held-out rows of every epoch (``early_stopping`` only).
+    n_features_in_ : int
+        Number of features.
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, if X had string column names.
+    device_ : str
+        Device of the last fit.
+
+    See Also
+    --------
+    VectorNetworkRegressor : Predicts y from the codes.
+    sklearn.decomposition.MiniBatchDictionaryLearning : Sparse coding without missing
+        values, sample weights or layers.
+
+    Notes
+    -----
+    X is not centred: the sum of two rows then has the sum of their parts. Scale columns
+    if their units differ. A sample weight counts as that many repetitions, exactly so
+    while all rows fit in one batch. ``partial_fit`` takes the same learning steps as
+    ``fit``.
+
+    References
+    ----------
+    .. [1] "Learning Compositional Latent Structure with Vector Networks",
+       arXiv:2605.28007.
+    .. [2] "The Ups and Downs of Backprop Weights", arXiv:2609.22554.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from skvn import VectorNetworkTransformer
+    >>> X, _ = load_digits(return_X_y=True)
+    >>> network = VectorNetworkTransformer(n_components=32, random_state=0).fit(X)
+    >>> network.transform(X).shape
+    (1797, 32)
+    """
 
     def __init__(
         self,
@@ -122,7 +250,7 @@ class VectorNetworkTransformer(FlatEstimator):
             x_hat = reconstruction(learner.net.layers[0], codes[0])
             error, seen = _squared_error(b, x_hat)
             total, count = total + error, count + seen
-        return -total / count
+        return -total / max(count, 1e-300)  # every held-out entry may be missing
 
     def inverse_transform(self, X):
         """Rows that the codes stand for: ``S g``.
@@ -195,6 +323,8 @@ class VectorNetworkTransformer(FlatEstimator):
         net, codes = self._codes(rows)
         x_hat = reconstruction(net.layers[0], codes[0])
         error, seen = _squared_error(rows.batch(), x_hat)
+        if not seen:
+            raise ValueError("X has no observed entry to score.")
         return -error / seen
 
 

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_array, check_consistent_length
 
 # Random block designs that are compared for balance and levels that would be lost.
 _N_DESIGNS = 50
-# Single combinations that may be moved to another fold, per combination, to keep levels.
+# Moves of a single combination to another fold, per combination, to keep levels.
 _N_MOVES = 10
 
 
@@ -18,10 +18,10 @@ class CombinationKFold(BaseCrossValidator):
 
     Ordinary cross-validation cannot tell a model that composes from one that does not:
     nearly every combination of a test fold has close neighbours in training. Here the
-    levels of every factor are parted into groups at random, and a fold holds out blocks,
-    i.e. a group of levels of one factor together with a group of another's (a Latin
-    square of blocks). Holding out single combinations is not enough: models that fail
-    on a block fill in single ones.
+    levels of every factor are parted into groups, and a fold holds out blocks, i.e. a
+    group of levels of one factor together with a group of another's (a Latin square
+    of blocks). That is harder than single combinations, whose every row and column is
+    nearly complete in training.
 
     Every row is in the test set of exactly one fold. No combination of a test fold
     occurs in its training set, and every level of every factor does.
@@ -32,6 +32,10 @@ class CombinationKFold(BaseCrossValidator):
         Number of folds, at least 3: with 2, training would fall apart into blocks that
         share no level. Fewer folds hold out larger blocks: a harder and more telling
         test.
+    contiguous : bool, default=False
+        Whether the groups are runs of neighbouring levels in sorted order. For factors
+        with an order, such as positions: random groups leave neighbours of every level
+        in training.
     random_state : int, RandomState instance or None, default=None
         Draws the blocks. With None every call of ``split`` draws anew.
 
@@ -53,8 +57,9 @@ class CombinationKFold(BaseCrossValidator):
     # Metadata routing: the splitter asks for ``groups``, as scikit-learn's own do.
     __metadata_request__split = {"groups": True}  # noqa: RUF012
 
-    def __init__(self, n_splits=3, *, random_state=None):
+    def __init__(self, n_splits=3, *, contiguous=False, random_state=None):
         self.n_splits = n_splits
+        self.contiguous = contiguous
         self.random_state = random_state
 
     def get_n_splits(self, X=None, y=None, groups=None):
@@ -94,6 +99,7 @@ class CombinationKFold(BaseCrossValidator):
             levels,
             np.bincount(combination),
             self._checked_splits(len(levels)),
+            self.contiguous,
             check_random_state(self.random_state),
         )
         for k in range(self.n_splits):
@@ -106,7 +112,8 @@ class CombinationKFold(BaseCrossValidator):
             raise ValueError(f"n_splits must be an integer >= 3, got {k!r}.")
         if k > n_combinations:
             raise ValueError(
-                f"n_splits={k} is more than the {n_combinations} combinations in groups."
+                f"n_splits={k} is more than the {n_combinations} combinations in "
+                "groups."
             )
         return int(k)
 
@@ -114,7 +121,7 @@ class CombinationKFold(BaseCrossValidator):
         """Parameters as given."""
         return (
             f"{type(self).__name__}(n_splits={self.n_splits!r}, "
-            f"random_state={self.random_state!r})"
+            f"contiguous={self.contiguous!r}, random_state={self.random_state!r})"
         )
 
 
@@ -149,7 +156,7 @@ def _reject_single(levels, names):
             )
 
 
-def assign_folds(levels, counts, n_splits, rng):
+def assign_folds(levels, counts, n_splits, contiguous, rng):
     """Fold of every combination, by the best of some random block designs.
 
     Parameters
@@ -158,13 +165,14 @@ def assign_folds(levels, counts, n_splits, rng):
     counts : int ndarray of shape (n_combinations,)
         Rows of every combination.
     n_splits : int
+    contiguous : bool
     rng : RandomState
 
     Returns
     -------
     int ndarray of shape (n_combinations,)
     """
-    designs = [_blocks(levels, n_splits, rng) for _ in range(_N_DESIGNS)]
+    designs = [_blocks(levels, n_splits, contiguous, rng) for _ in range(_N_DESIGNS)]
     fold = min(designs, key=lambda f: _cost(f, levels, counts, n_splits))
     for _ in range(_N_MOVES * len(levels)):
         lost, empty, _ = _cost(fold, levels, counts, n_splits)
@@ -181,13 +189,17 @@ def assign_folds(levels, counts, n_splits, rng):
     )
 
 
-def _blocks(levels, n_splits, rng):
+def _blocks(levels, n_splits, contiguous, rng):
     """Latin square of blocks: fold = sum over factors of the level's group, mod k."""
     total = np.zeros(len(levels), dtype=int)
     for column in levels.T:
         n_levels = column.max() + 1
-        group = np.resize(rng.permutation(n_splits), n_levels)
-        total += rng.permutation(group)[column]
+        groups = np.resize(rng.permutation(n_splits), n_levels)
+        if contiguous:  # runs of equal groups, in the random order of the groups
+            groups = groups[np.argsort(np.arange(n_levels) % n_splits, kind="stable")]
+        else:
+            groups = rng.permutation(groups)
+        total += groups[column]
     return total % n_splits
 
 

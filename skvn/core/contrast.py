@@ -44,7 +44,7 @@ def response(S, g, pull, mask=None):
     gram.diagonal(dim1=1, dim2=2).add_(_DAMPING)
     wanted = (pull.gather(1, index) * used)[:, :, None]
     a = torch.cholesky_solve(wanted, torch.linalg.cholesky(gram))[:, :, 0]
-    return torch.zeros_like(g).scatter_(1, index, a * used)
+    return torch.zeros_like(g).scatter_(1, index, a)
 
 
 def contrast_updates(layer, x, g, error, weight, mask=None):
@@ -111,8 +111,7 @@ def phases(net, x, codes, error, beta, **options):
     """
     top = net.layers[-1]
     pull = error @ top.U
-    largest = pull.abs().amax(1).clamp(min=torch.finfo(pull.dtype).tiny)
-    sizes = (_MAX_NUDGE * top.lam / largest).clamp(max=beta)
+    sizes = (_MAX_NUDGE * top.lam / pull.abs().amax(1)).clamp(max=beta)
     nudge = sizes[:, None] * pull
     plus = settle(net, x, nudge=nudge, start=codes, **options)
     minus = settle(net, x, nudge=-nudge, start=codes, **options)

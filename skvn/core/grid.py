@@ -21,8 +21,8 @@ from torch import Tensor
 
 # Entries of the largest temporary of `gram`: bounds memory, changes no result.
 _BLOCK = 2**23
-# Conjugate-gradient steps of one ridge solve, and the squared relative residual where it
-# stops earlier. 20 steps already end where exact solves end (5 do not); 40 leave so
+# Conjugate-gradient steps of one ridge solve, and the squared relative residual where
+# it stops earlier. 20 steps already end where exact solves end (5 do not); 40 leave so
 # little to rounding that a row of weight 2 stays the same as the row twice.
 _CG_STEPS, _CG_DONE = 40, 1e-24
 

@@ -121,8 +121,7 @@ def gain(X, M, g, f):
     ----------
     X : Tensor of shape (n, h, w)
     M : bool Tensor of shape (n, h, w) or None
-    g : Tensor of shape (n, h)
-    f : Tensor of shape (n, w)
+    g, f : Tensor of shape (n, h) and (n, w)
 
     Returns
     -------
@@ -141,8 +140,7 @@ def residual(X, M, g, f):
     ----------
     X : Tensor of shape (n, h, w)
     M : bool Tensor of shape (n, h, w) or None
-    g : Tensor of shape (n, h)
-    f : Tensor of shape (n, w)
+    g, f : Tensor of shape (n, h) and (n, w)
 
     Returns
     -------
@@ -290,12 +288,9 @@ def learn_fill(X, M, weight, A2, A1, lam, *, sweeps, tol):
     g, f = b @ A2.T, a @ A1.T
     R = residual(X, M, g, f)
     d2, d1 = hebb_sums(R, g, f, b, a, weight)
-    c2 = _activity(b, f, weight)
-    c1 = _activity(a, g, weight)
-    loss = float(weight @ R.square().sum((1, 2))) / 2
-    A2 = normalise(hebb_step(A2, d2, c2, 1.0).clamp_min(0))
-    A1 = normalise(hebb_step(A1, d1, c1, 1.0).clamp_min(0))
-    return A2, A1, loss
+    A2 = normalise(hebb_step(A2, d2, _activity(b, f, weight), 1.0).clamp_min(0))
+    A1 = normalise(hebb_step(A1, d1, _activity(a, g, weight), 1.0).clamp_min(0))
+    return A2, A1, float(weight @ R.square().sum((1, 2))) / 2
 
 
 def _activity(code, other, weight):

@@ -10,21 +10,15 @@ Nothing here depends on the order of the systems, and a weight of 2 is the same 
 system twice.
 """
 
-from typing import NamedTuple
-
 import torch
 
-from .energy import times
+from .empirical_bayes import RIDGE_NOISE, empirical_bayes, ridge_operators
 
 # Systems looked at; more would change little.
 _START_SYSTEMS = 2000
-# Up to this many entries of an operator its prior covariance is learned in so many EM
-# rounds; larger operators start from the ridge estimate.
-_EB_SIZE, _EB_ROUNDS = 48, 30
-# First prior variance of an entry and first noise, for responses of unit scale.
-_EB_VARIANCE, _EB_NOISE = 0.1, 0.05
-# Smallest noise of a start: less only amplifies rounding.
-_EB_FLOOR = 1e-5
+# Up to this many entries of an operator its prior covariance is learned; larger
+# operators start from the ridge estimate.
+_EB_SIZE = 48
 # A system is isolated if few others share its direction: its similarity to the nearest
 # percent of the systems is among the lowest fifth. Isolated ones do not become atoms.
 _NEIGHBOURS, _ISOLATED, _DENSE = 0.01, 0.2, 0.8
@@ -34,130 +28,6 @@ _GAIN, _SMALLEST = 0.02, 0.02
 _LINE_ROUNDS, _LAST_ROUNDS = 5, 10
 # Similarities closer than this are ties (rounding must not decide).
 _TIE = 1e-4
-
-
-class EmpiricalBayes(NamedTuple):
-    """Linear-Gaussian model of operators.
-
-    Attributes
-    ----------
-    operators : Tensor of shape (n, c F)
-        Posterior mean for every system.
-    covariance : Tensor of shape (c F, c F)
-        Prior covariance.
-    noise : Tensor of shape ()
-        Variance of one response entry.
-    """
-
-    operators: torch.Tensor
-    covariance: torch.Tensor
-    noise: torch.Tensor
-
-
-def noise_floor(dtype):
-    """Smallest noise variance, for responses of unit scale.
-
-    Parameters
-    ----------
-    dtype : torch.dtype
-
-    Returns
-    -------
-    float
-        1e-7, or what rounding leaves of a posterior in that precision.
-    """
-    return max(1e-7, 256 * torch.finfo(dtype).eps)
-
-
-def empirical_bayes(part, weight, rounds=_EB_ROUNDS):
-    """Learn one Gaussian prior ``vec(W) ~ N(0, C)`` and the noise by EM.
-
-    Parameters
-    ----------
-    part : Systems
-    weight : Tensor of shape (n,)
-    rounds : int, default=30
-
-    Returns
-    -------
-    EmpiricalBayes
-    """
-    gram, pulled, square, count = _operator_statistics(part)
-    C = _EB_VARIANCE * torch.eye(pulled.shape[1], dtype=gram.dtype, device=gram.device)
-    noise = gram.new_tensor(_EB_NOISE)
-    share = weight / weight.sum()
-    for _ in range(rounds):
-        mean, S = conditional(gram, pulled, C, noise)
-        second = mean[:, :, None] * mean[:, None, :] + S
-        C = torch.einsum("n,nij->ij", share, second)
-        fit = (gram * second).sum((1, 2)) - 2 * (mean * pulled).sum(1)
-        noise = share @ (square + fit) / (share @ count).clamp_min(1e-12)
-        noise = noise.clamp_min(max(_EB_FLOOR, noise_floor(gram.dtype)))
-    return EmpiricalBayes(conditional(gram, pulled, C, noise)[0], C, noise)
-
-
-def conditional(gram, pulled, C, noise):
-    """Posterior of operators under ``N(0, C)``.
-
-    ``S = L (I + L^T G L / s2)^{-1} L^T`` with ``C = L L^T``, ``mean = S b / s2``.
-
-    Parameters
-    ----------
-    gram : Tensor of shape (n, d, d)
-        G of every system.
-    pulled : Tensor of shape (n, d)
-        b of every system.
-    C : Tensor of shape (d, d)
-    noise : Tensor of shape ()
-
-    Returns
-    -------
-    mean : Tensor of shape (n, d)
-    S : Tensor of shape (n, d, d)
-    """
-    w, q = torch.linalg.eigh(C)
-    L = q * w.clamp_min(0).sqrt()
-    T = L.mT @ (gram / noise) @ L
-    T.diagonal(dim1=-2, dim2=-1).add_(1)
-    factor = torch.linalg.cholesky_ex(T)[0]
-    V = torch.linalg.solve_triangular(factor, L.mT.expand_as(T), upper=False)
-    S = V.mT @ V
-    return times(pulled / noise, S), S
-
-
-def _operator_statistics(part):
-    """G (n, c F, c F), b (n, c F), squared responses and their number."""
-    n, P, c = part.responses.shape
-    states = part.states.expand(n, -1, -1)
-    seen = part.seen.to(states)
-    Z = torch.einsum("npm,npf,npg->nmfg", seen, states, states)
-    F = Z.shape[-1]
-    gram = Z.new_zeros(n, c, F, c, F)
-    gram.diagonal(dim1=1, dim2=3).copy_(Z.expand(-1, c, -1, -1).permute(0, 2, 3, 1))
-    pulled = part.responses.mT @ states
-    count = part.seen.expand_as(part.responses).sum((1, 2)).to(states)
-    square = part.responses.square().sum((1, 2))
-    return gram.reshape(n, c * F, c * F), pulled.flatten(1), square, count
-
-
-def ridge_operators(part):
-    """Ridge estimate of every system's operator, component by component.
-
-    Parameters
-    ----------
-    part : Systems
-
-    Returns
-    -------
-    Tensor of shape (n, c F)
-        The posterior mean under independent entries, with the first noise of EM.
-    """
-    n = len(part.responses)
-    states = part.states.expand(n, -1, -1)
-    Z = torch.einsum("npm,npf,npg->nmfg", part.seen.to(states), states, states)
-    Z.diagonal(dim1=-2, dim2=-1).add_(_EB_NOISE / _EB_VARIANCE)
-    b = part.responses.mT @ states
-    return torch.linalg.solve(Z, b[..., None])[..., 0].flatten(1)
 
 
 def explained(W, weight, atoms):
@@ -329,7 +199,7 @@ def start_atoms(part, weight, n_atoms, stop=True):
     if c * F <= _EB_SIZE:
         W, _, noise = empirical_bayes(part, weight)
     else:
-        W, noise = ridge_operators(part), _EB_NOISE
+        W, noise = ridge_operators(part), RIDGE_NOISE
     atoms = grow(W, weight, n_atoms, stop)
     scale = float(_quantile(W.norm(dim=1), weight, 0.5))
     return atoms.reshape(-1, c, F), scale if scale > 0 else 1.0, float(noise)

@@ -83,7 +83,7 @@ def fit_readout(stats, fit_intercept=True):
     the local rule ``dU = (y - U g) g^T`` with decay. The ridge minimises the
     generalised cross-validation error ``n RSS / (n - dof)^2`` (Golub, Heath and
     Wahba, 1979), summed over outputs, where n is the sum of the weights: a weight
-    counts as that many repetitions.
+    counts as that many repetitions. Of equally good ridges it is the largest.
 
     Parameters
     ----------
@@ -121,7 +121,8 @@ def _centred(stats, fit_intercept):
 
 def _best_ridge(n, eigenvalues, T, yy, fit_intercept):
     """Ridge with the lowest GCV error, with its RSS (m,) and dof ()."""
-    scale = eigenvalues.mean().clamp(min=torch.finfo(eigenvalues.dtype).tiny)
+    # Silent codes have no scale; this one squared is still a number.
+    scale = eigenvalues.mean().clamp(min=torch.finfo(eigenvalues.dtype).tiny ** 0.5)
     ridge = _RIDGES.to(eigenvalues)[:, None] * scale
     keep = eigenvalues / (eigenvalues + ridge)  # (R, K)
     dof = keep.sum(1) + fit_intercept

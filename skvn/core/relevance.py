@@ -33,6 +33,7 @@ def start_relevance(n_atoms, power, floor, like):
     -------
     Relevance
     """
+    power = power or 1.0  # rows of zeros have no scale
     prior = like.new_full((n_atoms,), _PRIOR * power)
     return Relevance(prior, max(_NOISE, floor) * power, floor * power)
 

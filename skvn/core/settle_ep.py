@@ -18,28 +18,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .mixture import Mixture, moments
+
 # Entries of the largest working array of one block of rows; changes no result.
 _BLOCK = 2**22
 # Site precisions stay within these; eps**-0.57 is 1e9 in float64 and 1e4 in float32.
 _LOW, _HIGH_POWER = 1e-3, -0.57
 # Cavity precisions and tilted variances are kept above this.
 _TINY = 1e-10
-# Relative lift of a factorised matrix, in eps: the rounding error of forming it.
+# Lift of the unit diagonal of a factorised matrix, in eps: rounding of forming it.
 _JITTER = 16
-
-
-class Mixture(NamedTuple):
-    """Prior of the code: J Gaussians for each atom.
-
-    Attributes
-    ----------
-    weight, mean, variance : Tensor of shape (K, J)
-        By convention the first component is the narrow one of an atom that is off.
-    """
-
-    weight: Tensor
-    mean: Tensor
-    variance: Tensor
 
 
 class Posterior(NamedTuple):
@@ -128,7 +116,8 @@ def settle_ep(
 def gaussian_posterior(gram, pulled, precision, pull=0.0):
     """Mean and covariance of ``exp(-g^T G g / 2 + b^T g)`` times Gaussian sites.
 
-    ``Sigma = P^{-1/2} (I + P^{-1/2} G P^{-1/2})^{-1} P^{-1/2}``, ``g = Sigma (b + h)``.
+    ``Sigma = (G + diag(P))^{-1}``, ``g = Sigma (b + h)``; factorised with its diagonal
+    scaled to 1.
 
     Parameters
     ----------
@@ -146,11 +135,11 @@ def gaussian_posterior(gram, pulled, precision, pull=0.0):
     codes : Tensor of shape (n, K)
     covariance : Tensor of shape (n, K, K)
     """
-    root = precision.rsqrt()
+    diagonal = gram.diagonal(dim1=-2, dim2=-1) + precision
+    root = diagonal.rsqrt()
     scaled = root[:, :, None] * gram * root[:, None, :]
-    diagonal = scaled.diagonal(dim1=-2, dim2=-1)
-    lift = _JITTER * torch.finfo(scaled.dtype).eps * diagonal.amax(-1, keepdim=True)
-    diagonal.add_(1 + lift)
+    lift = _JITTER * torch.finfo(scaled.dtype).eps
+    scaled.diagonal(dim1=-2, dim2=-1).copy_(torch.full_like(root, 1 + lift))
     inverse = torch.cholesky_inverse(torch.linalg.cholesky_ex(scaled)[0])
     covariance = root[:, :, None] * inverse * root[:, None, :]
     return (covariance @ (pulled + pull)[:, :, None])[:, :, 0], covariance
@@ -173,47 +162,6 @@ def weighted_gram(design, values, precision):
     """
     scaled = (design * precision[:, :, None]).mT
     return scaled @ design, (scaled @ values[:, :, None])[:, :, 0]
-
-
-def moments(prior):
-    """Mean and variance of every atom's mixture.
-
-    Parameters
-    ----------
-    prior : Mixture of Tensors of shape (K, J)
-
-    Returns
-    -------
-    mean, variance : Tensor of shape (K,)
-    """
-    mean = (prior.weight * prior.mean).sum(-1)
-    second = (prior.weight * (prior.variance + prior.mean.square())).sum(-1)
-    return mean, (second - mean.square()).clamp_min(_TINY)
-
-
-def at_activity(prior, activity):
-    """The prior with the odds of all atoms scaled until the median one is as active.
-
-    An atom's activity is the weight of all its components but the first. Training may
-    show each atom alone and prediction many together; this says how many to expect.
-
-    Parameters
-    ----------
-    prior : Mixture of Tensors of shape (K, J)
-    activity : float
-        Between 0 and 1.
-
-    Returns
-    -------
-    Mixture
-    """
-    tiny = torch.finfo(prior.weight.dtype).tiny
-    off, on = prior.weight[:, :1], prior.weight[:, 1:]
-    odds = (1 - off) / off.clamp_min(tiny)
-    odds = odds / odds.median() * (activity / (1 - activity))
-    active = odds / (1 + odds)
-    on = active * on / on.sum(1, keepdim=True).clamp_min(tiny)
-    return prior._replace(weight=torch.cat([1 - active, on], 1))
 
 
 def _settle_block(design, values, seen, prior, noise, dof, group, rounds, damping):
@@ -276,8 +224,8 @@ def _renew(P, h, cavity_precision, cavity_pull, component, damping):
     """Sites that give each marginal the moments of its tilted mixture."""
     weight, means, variances = component
     mean = (weight * means).sum(-1)
-    second = (weight * (variances + means.square())).sum(-1)
-    variance = (second - mean.square()).clamp_min(_TINY**1.2)
+    spread = variances + (means - mean[..., None]).square()
+    variance = (weight * spread).sum(-1).clamp_min(_TINY**1.2)
     high = torch.finfo(P.dtype).eps ** _HIGH_POWER
     P_new = (1 / variance - cavity_precision).clamp(_LOW, high)
     h_new = mean * (P_new + cavity_precision) - cavity_pull

@@ -18,17 +18,17 @@ from .learn import (
     local_updates,
     normalise,
 )
+from .network import Network, free_energy, inputs, reconstruction, settle
 from .readout import CodeStatistics, Readout, add, code_statistics, fit_readout
-from .network import Network, free_energy, inputs, settle
 
 # Codes need little accuracy while the atoms still move, much in a contrast.
 _HEBB_TOL = 0.1
 _CONTRAST_TOL, _PHASE_TOL = 1e-3, 1e-7
 # Weight of the target in the two phases of a deep network.
 _NUDGE = 0.1
-# Step sizes: Hebb steps fall as 1 / (1 + t / 10) to a tenth, Adam starts at 2e-3.
+# Step sizes: Hebb steps fall as 1 / (1 + t / 10) to a tenth, Adam starts at 0.01.
 _HEBB_DECAY, _HEBB_FLOOR = 10.0, 0.1
-_ADAM_RATE = 2e-3
+_ADAM_RATE = 1e-2
 
 
 def hebb_rate(n_steps: int) -> float:
@@ -109,7 +109,9 @@ class Learner:
         loss = (batch.weight * free_energy(net, x, codes, **terms)).sum()
         updates = local_updates(net, x, codes, batch.weight, **terms)
         rate = hebb_rate(self.n_steps)
-        for level, (layer, (dS, dU)) in enumerate(zip(net.layers, updates, strict=True)):
+        for level, (layer, (dS, dU)) in enumerate(
+            zip(net.layers, updates, strict=True)
+        ):
             c = coactivity(codes[level], batch.weight)
             layer.S = normalise(hebb_step(layer.S, dS, c, rate))
             if level + 1 < len(net.layers):
@@ -229,7 +231,9 @@ class Learner:
             r = residual(layer.S, x_l, codes[level], mask)
             odds = batch.weight * r.square().sum(1)
             if d.any() and odds.sum() > 0:
-                layer.S[:, d] = atoms_from_rows(x_l, odds, int(d.sum()), generator)
+                whole = reconstruction(layer, codes[level]) + r
+                new = atoms_from_rows(whole, odds, int(d.sum()), generator)
+                layer.S[:, d] = _blank(new, mask)
         return int(sum(d.sum() for d in dead))
 
 
@@ -260,8 +264,8 @@ def build(batch, n_components, widths, alpha, phi, generator, **net_options):
     net = Network([], **net_options)
     whole = filled(batch)
     for level, K in enumerate(n_components):
-        S = atoms_from_rows(whole, batch.weight, K, generator)
-        lam = alpha * sqrt(mean_square(batch) * batch.x.shape[1])
+        S = _blank(atoms_from_rows(whole, batch.weight, K, generator), batch.mask)
+        lam = alpha * sqrt(float(_column_squares(batch)[0].sum()))
         if level + 1 == len(n_components):
             net.layers.append(Layer(S, S, lam))
             break
@@ -283,11 +287,22 @@ def filled(batch):
 
 
 def mean_square(batch):
-    """Weighted mean square of an observed entry, every column counting alike."""
+    """Weighted mean square of an observed entry, every observed column alike."""
+    squares, observed = _column_squares(batch)
+    return float(squares.sum() / observed.sum().clamp(min=1))
+
+
+def _column_squares(batch):
+    """Weighted mean square of every column, 0 if never observed; which ones are."""
     seen = torch.ones_like(batch.x) if batch.mask is None else batch.mask
     mass = batch.weight @ seen.to(batch.x)
-    column = (batch.weight @ batch.x.square()) / torch.where(mass > 0, mass, 1)
-    return float(column.mean())
+    squares = (batch.weight @ batch.x.square()) / torch.where(mass > 0, mass, 1)
+    return squares, mass > 0
+
+
+def _blank(S, mask):
+    """Atoms that are 0 in the columns that no row has observed."""
+    return S if mask is None else normalise(S * mask.any(0)[:, None])
 
 
 def random_directions(m, K, generator, like):

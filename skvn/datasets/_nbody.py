@@ -40,8 +40,8 @@ def make_nbody(
     Unit masses in the plane move under some of four forces: gravity (softened), drag, a
     Lorentz force of either sign, and springs between all pairs. A system shows three
     states 0.1 apart, hence two mean accelerations per body; the task is to give the
-    accelerations of the same system in a fresh state. Which forces act, and how strongly,
-    is never told.
+    accelerations of the same system in a fresh state. Which forces act, and how
+    strongly, is never told.
 
     Every body gives two rows per step, one per coordinate: velocity, velocity turned by
     90 degrees, and eight sums over the other bodies of a radial bump times the unit

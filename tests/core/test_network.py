@@ -187,7 +187,7 @@ def _total(net, x, codes, nudge, **terms):
     return value if nudge is None else value - (nudge * codes[-1]).sum(1)
 
 
-@settings(max_examples=30)
+@settings(max_examples=20)
 @given(
     seed=st.integers(0, 10**6),
     phi=st.sampled_from(PHIS),
@@ -223,6 +223,18 @@ def test_f_never_rises_over_sweeps(
         before = _total(net, x, start, nudge, **terms)
         assert (_total(net, x, again, nudge, **terms) <= before + 1e-12).all()
     assert all(torch.equal(a, b) for a, b in zip(rough, kept, strict=True))
+
+
+def test_f_does_not_rise_when_a_loose_settle_misses_a_better_start():
+    # A settle stops at its gap, which may leave it above an almost perfect start.
+    net, x, mask, _, _ = _stack("identity", 2, n=400)
+    codes = settle(net, x, mask=mask, tol=1e-4)
+    rng = _rng(0)
+    for spread in (1e-3, 3e-3, 1e-2):
+        start = [g * (1 + spread * _normal(rng, *g.shape)) for g in codes]
+        loose = settle(net, x, mask=mask, start=start, tol=1e-2, max_sweeps=1)
+        before = free_energy(net, x, start, mask=mask)
+        assert (free_energy(net, x, loose, mask=mask) <= before + 1e-12).all()
 
 
 @pytest.mark.parametrize("phi", PHIS)
@@ -291,7 +303,7 @@ def test_tight_settle_is_stationary(depth, positive):
     rng = _rng(4)
     widths, atoms = [6, 5, 4, 3][-depth - 1 :], [8, 7, 6][:depth]
     net = _network(rng, widths, atoms, positive=positive)
-    x, mask, y, _ = _rows(rng, 6, widths[0], 3)
+    x, mask, y, _ = _rows(rng, 3, widths[0], 3)
     terms = {"mask": mask, "target": y, "beta": 0.5}
     codes = settle(net, x, **terms, **TIGHT)
     assert _stationarity(net, x, codes, **terms) < 1e-5
@@ -309,7 +321,7 @@ def test_tight_settle_is_stationary_for_a_smooth_phi(phi):
 @pytest.mark.parametrize("masked", [False, True])
 def test_two_linear_layers_are_one_joint_l1_problem(masked):
     # F = 1/2 ||[x; 0] - [[S1, 0], [U1, -S2]] [g1; g2]||^2 + penalties
-    net, x, mask, _, _ = _stack("identity", 2)
+    net, x, mask, _, _ = _stack("identity", 2, n=4)
     (first, top), n = net.layers, len(x)
     zero = first.S.new_zeros(len(first.S), top.n_atoms)
     design = torch.cat([torch.cat([first.S, zero], 1), torch.cat([first.U, -top.S], 1)])
@@ -380,12 +392,12 @@ def test_a_rows_codes_are_the_same_in_any_company(atoms, phi, masked):
     rng = _rng(11)
     widths = [20, 3] if len(atoms) == 1 else [20, 12, 3]
     net = _network(rng, widths, atoms, phi)
-    x, mask, _, _ = _rows(rng, 24, 20, 3)
+    x, mask, _, _ = _rows(rng, 16, 20, 3)
     mask = mask if masked else torch.ones_like(mask)
-    x = x * torch.logspace(-1, 1, 24, dtype=x.dtype)[:, None]
+    x = x * torch.logspace(-1, 1, 16, dtype=x.dtype)[:, None]
     codes = settle(net, x, mask=mask)
-    order = torch.randperm(24, generator=rng)
-    groups = [order, *torch.arange(24).split(9), [0], [17]]
+    order = torch.randperm(16, generator=rng)
+    groups = [order, *torch.arange(16).split(6), [0], [13]]
     for rows in groups:
         some = settle(net, x[rows], mask=mask[rows])
         for g, g_some in zip(codes, some, strict=True):
