@@ -13,7 +13,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from ._data import Rows, resolve_device
+from ._data import Rows, detached, float_dtypes, resolve_device
 from ._progress import Progress
 
 # Rows that settle together at prediction: bounds memory, changes no result.
@@ -55,22 +55,23 @@ class SettlingEstimator(CallbackSupportMixin, BaseEstimator):
         """X as float rows; NaN allowed, inf not."""
         return validate_data(
             self,
-            X,
+            detached(X),
             reset=reset,
-            dtype=[np.float64, np.float32],
+            dtype=float_dtypes(X),
             ensure_all_finite="allow-nan",
         )
 
     def _rows(self, X, y, sample_weight, reset):
         """Validated rows with their weights; rows of weight zero are left out."""
-        options = {"dtype": [np.float64, np.float32], "ensure_all_finite": "allow-nan"}
+        options = {"dtype": float_dtypes(X), "ensure_all_finite": "allow-nan"}
         if y is None:
             X = self._validated(X, reset)
         else:
             options |= {"multi_output": True, "y_numeric": True}
-            X, y = validate_data(self, X, y, reset=reset, **options)
+            y = detached(y)
+            X, y = validate_data(self, detached(X), y, reset=reset, **options)
         weight = _check_sample_weight(
-            sample_weight, X, dtype=X.dtype, ensure_non_negative=True
+            detached(sample_weight), X, dtype=X.dtype, ensure_non_negative=True
         )
         rows = Rows(X, y, weight, resolve_device(self.device, X))
         return rows if sample_weight is None else rows.positive()

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import torch
 from scipy.sparse import issparse
+from sklearn import get_config
 
 from .core.training import Batch, mean_square
 
@@ -47,6 +48,38 @@ def resolve_device(device, X):
         )
         return torch.device("cpu")
     return device
+
+
+def float_dtypes(X):
+    """The dtypes that data are computed in; what has another becomes the first.
+
+    Parameters
+    ----------
+    X : array-like or Tensor
+
+    Returns
+    -------
+    list
+        Of torch's dtypes for a tensor that scikit-learn's array API dispatch lets
+        through, else of NumPy's.
+    """
+    if isinstance(X, torch.Tensor) and get_config()["array_api_dispatch"]:
+        return [torch.float64, torch.float32]
+    return [np.float64, np.float32]
+
+
+def detached(a):
+    """The same without a gradient, if it is a tensor: nothing here is differentiated.
+
+    Parameters
+    ----------
+    a : array-like or Tensor
+
+    Returns
+    -------
+    array-like or Tensor
+    """
+    return a.detach() if isinstance(a, torch.Tensor) else a
 
 
 def to_tensor(a, device, dtype=None):

@@ -67,9 +67,16 @@ class FlatEstimator(
         learner = self._start(rows, generator) if first else self._resume(rows)
         curve = [] if first else self.loss_curve_
         loss = self._stream(learner, rows, generator)
-        self._store(self._attributes(learner))
-        self._store({"loss_curve_": [*curve, loss], "n_iter_": len(curve) + 1})
+        history = {"loss_curve_": [*curve, loss], "n_iter_": len(curve) + 1}
+        self._store({**self._attributes(learner), **history})
         return self
+
+    def _store(self, attributes):
+        """Set fitted attributes; drop those that only an earlier fit had."""
+        for name in list(vars(self)):
+            if name.endswith("_") and not name.endswith("_in_"):
+                delattr(self, name)
+        super()._store(attributes)
 
     def _stream(self, learner, rows, generator):
         """Mean loss of Hebb steps over the rows, dead atoms looked after."""

@@ -153,7 +153,7 @@ class OperatorEstimator(SettlingEstimator):
         net, array = learner.net, lambda t: t.cpu().numpy()
         scale = self.response_scale_[:, None]
         attributes = {
-            "atoms_": scale * array(net.atoms @ self._whitener),
+            "atoms_": scale * array(net.atoms @ self._whitener.T),
             "n_components_": len(net.atoms),
             "solver_": net.solver,
             "device_": str(net.atoms.device),

@@ -127,7 +127,11 @@ class VectorNetworkOperatorRegressor(
     -----
     There is no intercept: add a constant to the states if the law has one. Codes and
     atoms have no preferred sign. "ep" and "ard" learn by generalised EM, "l1" by local
-    steps on the atoms.
+    steps on the atoms. Fitting "ep" and "ard" takes memory and time of the order
+    ``(K F)^2`` and ``(K F)^3``.
+
+    Atoms stand for single laws only if many training systems obey a single one. If all
+    obey several at once, answers are still good but atoms are mixtures of laws.
 
     Examples
     --------

@@ -283,16 +283,15 @@ class VectorNetworkRegressor(MultiOutputMixin, RegressorMixin, FlatEstimator):
             )
         rows = super()._rows(X, y, sample_weight, reset)
         y = to_float64(rows.y)
+        if np.abs(y).max() > 1e150:
+            raise ValueError("The squares of y overflow float64; rescale y.")
         if reset:
             self._y_is_flat = y.ndim == 1
             y = y.reshape(len(y), -1)
             w = to_float64(rows.weight)
             mean = np.average(y, axis=0, weights=w) if self.fit_intercept else 0.0
             self._y_shift = np.zeros(y.shape[1]) + mean
-            with np.errstate(over="ignore"):
-                spread = np.average(((y - mean) ** 2).mean(1), weights=w)
-            if not np.isfinite(spread):
-                raise ValueError("The squares of y overflow float64; rescale y.")
+            spread = np.average(((y - mean) ** 2).mean(1), weights=w)
             self._y_scale = float(np.sqrt(spread)) or 1.0
         y = y.reshape(len(y), -1)
         if y.shape[1] != len(self._y_shift):

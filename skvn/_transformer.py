@@ -6,7 +6,7 @@ from sklearn.callback import with_callbacks
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from ._base import unchanged_on_error
-from ._data import to_output, to_tensor
+from ._data import detached, float_dtypes, to_output, to_tensor
 from ._flat import FlatEstimator
 from .core.network import reconstruction, settle, settle_relevance
 
@@ -265,7 +265,7 @@ class VectorNetworkTransformer(FlatEstimator):
         ndarray of shape (n_samples, n_features)
         """
         check_is_fitted(self)
-        codes = check_array(X, dtype=[np.float64, np.float32], input_name="X")
+        codes = check_array(detached(X), dtype=float_dtypes(X), input_name="X")
         if codes.shape[1] != self._n_features_out:
             raise ValueError(
                 f"X has {codes.shape[1]} features, but inverse_transform expects "

@@ -7,9 +7,7 @@ import pytest
 
 from skvn import VectorNetworkRegressor, VectorNetworkTransformer
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::sklearn.exceptions.ConvergenceWarning"
-)
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 SETTLES = [{"solver": "l1"}, {"solver": "ard"}]
 BOTH = [VectorNetworkTransformer, VectorNetworkRegressor]
 
@@ -36,12 +34,9 @@ def drop(est, column):
 
 @pytest.mark.parametrize("cls", BOTH)
 @pytest.mark.parametrize("options", SETTLES)
-def test_a_missing_column_is_a_dropped_column(cls, options, monkeypatch):
-    # The upper limit of the ard settle's prior knows of hidden entries, by design.
-    monkeypatch.setattr("skvn.core.settle_ard.CAP", np.inf)
-    monkeypatch.setattr("skvn.core.settle_ard.OFF", 0.0)
+def test_a_missing_column_is_a_dropped_column(cls, options):
     X = rows()
-    est = make(cls, transform_tol=1e-12, **options).fit(X, X[:, 0])
+    est = make(cls, n_components=4, transform_tol=1e-13, **options).fit(X, X[:, 0])
     hidden = X.copy()
     hidden[:, 2] = np.nan
     expected = answer(est, hidden)
@@ -67,18 +62,17 @@ def test_hidden_entries_are_filled(options):
 def test_fit_with_missing_entries(cls, options):
     X, rng = rows(200), np.random.default_rng(1)
     holes = np.where(rng.random(X.shape) < 0.2, np.nan, X)
-    est = make(cls, max_sweeps=2, **options)
-    whole = answer(est.fit(X, X.sum(1)), X)
+    est = make(cls, max_sweeps=1, **options)
     assert np.isfinite(answer(est.fit(holes, X.sum(1)), holes)).all()
-    if cls is VectorNetworkRegressor:
-        assert est.score(holes, X.sum(1)) > 0.5
-        assert np.corrcoef(whole, est.predict(X))[0, 1] > 0.9
+    if cls is VectorNetworkRegressor and options in SETTLES:
+        assert est.score(holes, X.sum(1)) > 0.8
+        assert est.score(X, X.sum(1)) > 0.9
 
 
 @pytest.mark.parametrize("options", [*SETTLES, {"n_components": (10, 5)}])
 def test_a_row_with_nothing_observed_has_code_zero(options):
     X = rows()
-    est = make(max_sweeps=2, **options).fit(X)
+    est = make(max_sweeps=1, **options).fit(X)
     X[3] = np.nan
     assert not est.transform(X)[3].any()
     assert not est.reconstruct(X)[3].any()
@@ -173,7 +167,7 @@ def test_nothing_observed_at_all():
 )
 def test_poor_data_give_finite_answers(cls, options, X):
     y = np.arange(len(X), dtype=float)
-    est = make(cls, max_sweeps=2, **options).fit(X, y)
+    est = make(cls, max_sweeps=1, **options).fit(X, y)
     assert np.isfinite(answer(est, X)).all()
     assert np.isfinite(est.components_).all()
     assert np.isfinite(est.loss_curve_).all()
@@ -201,6 +195,4 @@ def test_scales_that_squares_cannot_hold_are_refused(dtype, options):
     inside = 1e12 if dtype is np.float32 else 1e70
     for scale in (inside, 1 / inside):
         codes = est.fit_transform((X * scale).astype(dtype)) / scale
-        np.testing.assert_allclose(
-            codes, est.fit_transform(X.astype(dtype)), atol=5e-3
-        )
+        assert np.abs(codes - est.fit_transform(X.astype(dtype))).mean() < 1e-3

@@ -9,9 +9,7 @@ from sklearn.linear_model import Ridge
 
 from skvn import VectorNetworkRegressor
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::sklearn.exceptions.ConvergenceWarning"
-)
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 KINDS = {
     "l1": {},
     "signed": {"positive_code": False},
@@ -20,7 +18,7 @@ KINDS = {
     "contrastive": {"learning": "contrastive"},
     "no_intercept": {"fit_intercept": False},
     "ard": {"solver": "ard"},
-    "deep": {"n_components": (12, 9), "hidden_layer_sizes": 7, "max_sweeps": 2},
+    "deep": {"n_components": (12, 9), "hidden_layer_sizes": 7, "max_sweeps": 1},
 }
 
 
@@ -176,7 +174,7 @@ def test_constant_y_is_answered_exactly(kind, value):
 
 
 def test_equal_random_state_gives_equal_models(kind):
-    X, y = data(200)
+    X, y = data(90)
     one, two = (make(**KINDS[kind]).fit(X, y) for _ in range(2))
     np.testing.assert_array_equal(one.predict(X), two.predict(X))
     np.testing.assert_array_equal(one.output_components_, two.output_components_)
@@ -192,7 +190,7 @@ def test_float32_stays_and_follows_float64(kind):
 
 
 def test_rows_do_not_depend_on_each_other(kind):
-    X, y = data(20)
+    X, y = data(12)
     X[::4, ::3] = np.nan
     est = make(**KINDS[kind]).fit(X, y)
     answer = est.predict(X)

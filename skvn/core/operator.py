@@ -225,16 +225,23 @@ def norms(A):
 
 
 def whitener(moment):
-    """``C^{-1/2}`` of the states' second moment C, with its eigenvalues raised.
+    """P such that states ``z P`` have about the second moment 1.
+
+    ``P = R C^{-1/2}``: R scales every entry to unit mean square, C is the second moment
+    after that, its eigenvalues raised a little.
 
     Parameters
     ----------
     moment : Tensor of shape (F, F)
+        Second moment of the states.
 
     Returns
     -------
     Tensor of shape (F, F)
     """
-    w, q = torch.linalg.eigh(moment)
+    size = moment.diagonal().sqrt()
+    scale = 1 / torch.where(size > 0, size, 1)
+    w, q = torch.linalg.eigh(scale[:, None] * moment * scale)
     top = torch.where(w[-1] > 0, w[-1], 1)
-    return (q / (w.clamp_min(0) + _WHITEN_FLOOR * top).sqrt()) @ q.T
+    root = (q / (w.clamp_min(0) + _WHITEN_FLOOR * top).sqrt()) @ q.T
+    return scale[:, None] * root

@@ -13,8 +13,8 @@ import torch
 
 from .gaussian import DUAL, PRIMAL, Rows, blocks
 
-# An atom may carry at most this share of the row's energy over all its entries, hidden
-# ones included: bounds what a fit can extrapolate to.
+# An atom may carry at most this share of the row's visible energy by its visible part:
+# bounds what a fit can extrapolate to.
 CAP = 0.5
 # An atom whose prior variance accounts for less than this share of the energy is off.
 OFF = 1e-9
@@ -64,9 +64,10 @@ def settle_ard(
       slow, never lowers the evidence as long as `prior` and `noise` start inside the
       limits below.
 
-    Limits, with e the mean square of the row's visible entries:
-    ``1e-9 <= gamma_k |d_k|^2 / (r e) <= 0.5`` (or `prior` if that is below the lower
-    limit) and ``floor <= s2 <= e``. Scaling `observed` by a, `prior`, `noise` and
+    Limits, with e the mean square of the r visible entries of the row and |d_k| over
+    these: ``1e-9 <= gamma_k |d_k|^2 / (r e) <= 0.5`` (or `prior` if that is below the
+    lower limit) and ``floor <= s2 <= e``. A hidden entry is thus the same as an entry
+    that does not exist. Scaling `observed` by a, `prior`, `noise` and
     `floor` by a^2 scales the codes by a.
 
     Parameters
@@ -169,11 +170,18 @@ def _settle_block(rows, form, prior, noise, floor, rounds, rule, readout):
 
 
 def _limits(rows, prior):
-    """Lower and upper limit of gamma, (b, K), from each row's own energy."""
-    size = rows.design.square().sum(-2)
-    size = torch.where(size > 0, size, 1.0)
-    full = rows.design.shape[-2] * _energy(rows)[:, None] / size
+    """Lower and upper limit of gamma, (b, K), from what each row shows of itself."""
+    size = _visible_size(rows)
+    full = rows.values.square().sum(-1)[:, None] / torch.where(size > 0, size, 1.0)
     return torch.minimum(OFF * full, prior), CAP * full
+
+
+def _visible_size(rows):
+    """|d_k|^2 over the visible entries of each row, (b, K)."""
+    square = rows.design.square()
+    if square.dim() == 2:
+        return rows.seen @ square
+    return (rows.seen[:, :, None] * square).sum(-2)
 
 
 def _energy(rows):

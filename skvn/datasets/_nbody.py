@@ -1,6 +1,7 @@
 """Planar n-body systems whose forces must be inferred from a short window."""
 
 import numpy as np
+from sklearn.utils import Bunch
 
 from ..systems import pack_systems
 
@@ -17,13 +18,6 @@ _RULES = {
     "trapezoid": np.array([[1, 1, 0], [0, 1, 1]]) / 2,
     "parabola": np.array([[5, 8, -1], [-1, 8, 5]]) / 12,
 }
-
-
-class NBody(dict):
-    """Arrays of `make_nbody` by name, also as attributes."""
-
-    __getattr__ = dict.__getitem__
-    __slots__ = ()
 
 
 def make_nbody(
@@ -67,7 +61,7 @@ def make_nbody(
 
     Returns
     -------
-    NBody
+    Bunch
         Dictionary with the arrays, also as attributes:
 
         X : (n_samples, 256), 16 observed rows of 10 + 1 numbers, then 8 queries.
@@ -103,7 +97,7 @@ def make_nbody(
     truth = {"strength": strength, "present": present}
     window = {"positions": x, "velocities": v}
     query = {"query_positions": qx, "query_velocities": qv}
-    return NBody(X=X, y=y, **truth, **window, **query)
+    return Bunch(X=X, y=y, **truth, **window, **query)
 
 
 def nbody_features(positions, velocities, present):

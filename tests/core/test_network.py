@@ -25,7 +25,7 @@ from skvn.core.settle_l1 import settle_l1
 
 PHIS = ["identity", "relu", "tanh", "softplus"]
 # Sweeps converge linearly: an F within 1e-12 means codes within about 1e-6.
-TIGHT = {"tol": 1e-12, "max_sweeps": 200}
+TIGHT = {"tol": 1e-12, "max_sweeps": 100}
 
 
 def _rng(seed):
@@ -187,7 +187,7 @@ def _total(net, x, codes, nudge, **terms):
     return value if nudge is None else value - (nudge * codes[-1]).sum(1)
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(
     seed=st.integers(0, 10**6),
     phi=st.sampled_from(PHIS),
@@ -284,11 +284,11 @@ def test_small_hebb_steps_lower_the_settled_f(phi, depth):
 # --- the fixed point --------------------------------------------------------------
 
 
-def _stationarity(net, x, codes, **terms):
+def _stationarity(net, x, codes, nudge=None, **terms):
     """Largest change that a unit proximal gradient step on the joint F would make."""
     free = [g.clone().requires_grad_() for g in codes]
     smooth = Network([Layer(a.S, a.U, 0.0, a.phi) for a in net.layers], False)
-    F = free_energy(smooth, x, free, **terms).sum()
+    F = _total(smooth, x, free, nudge, **terms).sum()
     change = [
         g - prox(g - slope, *net.bounds(level))
         for level, (g, slope) in enumerate(
@@ -300,7 +300,7 @@ def _stationarity(net, x, codes, **terms):
 
 @pytest.mark.parametrize(("depth", "positive"), [(2, False), (3, True)])
 def test_tight_settle_is_stationary(depth, positive):
-    rng = _rng(4)
+    rng = _rng(7)
     widths, atoms = [6, 5, 4, 3][-depth - 1 :], [8, 7, 6][:depth]
     net = _network(rng, widths, atoms, positive=positive)
     x, mask, y, _ = _rows(rng, 3, widths[0], 3)
@@ -308,6 +308,16 @@ def test_tight_settle_is_stationary(depth, positive):
     codes = settle(net, x, **terms, **TIGHT)
     assert _stationarity(net, x, codes, **terms) < 1e-5
     assert _stationarity(net, x, settle(net, x, **terms), **terms) > 1e-4
+
+
+def test_tight_nudged_settle_is_stationary():
+    net, x, mask, _, _ = _stack("identity", 2, n=3)
+    nudge = 0.9 * net.layers[1].lam * torch.tanh(_normal(_rng(1), 3, 8))
+    start = settle(net, x, mask=mask, **TIGHT)
+    assert _stationarity(net, x, start, nudge, mask=mask) > 0.01
+    for begin in (None, start):
+        codes = settle(net, x, mask=mask, nudge=nudge, start=begin, **TIGHT)
+        assert _stationarity(net, x, codes, nudge, mask=mask) < 1e-5
 
 
 @pytest.mark.parametrize("phi", ["tanh", "softplus"])
@@ -392,12 +402,12 @@ def test_a_rows_codes_are_the_same_in_any_company(atoms, phi, masked):
     rng = _rng(11)
     widths = [20, 3] if len(atoms) == 1 else [20, 12, 3]
     net = _network(rng, widths, atoms, phi)
-    x, mask, _, _ = _rows(rng, 16, 20, 3)
+    x, mask, _, _ = _rows(rng, 12, 20, 3)
     mask = mask if masked else torch.ones_like(mask)
-    x = x * torch.logspace(-1, 1, 16, dtype=x.dtype)[:, None]
+    x = x * torch.logspace(-1, 1, 12, dtype=x.dtype)[:, None]
     codes = settle(net, x, mask=mask)
-    order = torch.randperm(16, generator=rng)
-    groups = [order, *torch.arange(16).split(6), [0], [13]]
+    order = torch.randperm(12, generator=rng)
+    groups = [order, *torch.arange(12).split(5), [0], [9]]
     for rows in groups:
         some = settle(net, x[rows], mask=mask[rows])
         for g, g_some in zip(codes, some, strict=True):

@@ -207,6 +207,9 @@ def test_whitened_states_have_unit_moment():
     values = torch.linalg.eigvalsh(white.T @ white / 500)
     assert values.max() <= 1
     assert values.max() > 0.998
+    far = torch.tensor([1e4, 1.0, 1e-4, 1.0], dtype=torch.float64)
+    scaled = whitener((z * far).T @ (z * far) / 500)
+    _close((z * far) @ scaled, white, 1e-8)
     assert torch.isfinite(whitener(torch.zeros(3, 3))).all()
 
 
@@ -246,6 +249,22 @@ def test_codes_in_a_batch_alone_and_in_another_order(solver):
         part.states[:, order], part.responses[:, order], part.seen[:, order]
     )
     _close(infer(net, moved, 0.05)[0], codes, 1e-9 if solver != "l1" else 1e-3)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_a_missing_row_is_no_row(solver):
+    A, part = _systems(n=40)
+    part.seen[:, 2] = False
+    part = Systems(part.states * part.seen, part.responses * part.seen, part.seen)
+    net = _net(A, solver)
+    keep = [0, 1, 3, 4, 5]
+    short = Systems(part.states[:, keep], part.responses[:, keep], part.seen[:, keep])
+    less = replace(net, layout=LAYOUT._replace(n_observed=3))
+    tol = 1e-10 if solver != "l1" else 1e-3
+    for one, two in zip(infer(net, part, 0.05), infer(less, short, 0.05), strict=True):
+        assert (one is None) == (two is None)
+        if one is not None:
+            _close(one, two, tol)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
