@@ -26,9 +26,11 @@ from sklearn.neighbors import KNeighborsRegressor
 from torch import nn
 
 import skvn
-from skvn import VectorNetworkRegressor
-from skvn._grid_regressor import VectorNetworkGridRegressor
-from skvn._grid_transformer import VectorNetworkGridTransformer
+from skvn import (
+    VectorNetworkGridRegressor,
+    VectorNetworkGridTransformer,
+    VectorNetworkRegressor,
+)
 from skvn.datasets import hide_sides, make_spatial
 
 SIZE = 28

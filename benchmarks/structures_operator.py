@@ -23,7 +23,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 import skvn
-from skvn._operator_regressor import VectorNetworkOperatorRegressor
+from skvn import VectorNetworkOperatorRegressor
 from skvn.datasets import make_nbody, nbody_forces
 
 FIRST_SEED = 10

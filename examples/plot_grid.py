@@ -21,8 +21,7 @@ import numpy as np
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.model_selection import KFold, cross_val_predict
 
-from skvn._grid_regressor import VectorNetworkGridRegressor
-from skvn._grid_transformer import VectorNetworkGridTransformer
+from skvn import VectorNetworkGridRegressor, VectorNetworkGridTransformer
 from skvn.datasets import hide_sides, make_spatial
 from skvn.model_selection import CombinationKFold
 

@@ -118,7 +118,7 @@ class VectorNetworkGridRegressor(MultiOutputMixin, RegressorMixin, SettlingEstim
     Examples
     --------
     >>> import numpy as np
-    >>> from skvn._grid_regressor import VectorNetworkGridRegressor
+    >>> from skvn import VectorNetworkGridRegressor
     >>> place = np.array([(r, c) for r in range(4) for c in range(4)])
     >>> X = np.hstack([np.eye(4)[place[:, 1]], np.eye(4)[place[:, 0]]])
     >>> y = np.array([np.outer(np.eye(4)[r], np.eye(4)[c]).ravel() for r, c in place])

@@ -124,7 +124,7 @@ class VectorNetworkGridTransformer(
     Examples
     --------
     >>> import numpy as np
-    >>> from skvn._grid_transformer import VectorNetworkGridTransformer
+    >>> from skvn import VectorNetworkGridTransformer
     >>> bump = lambda i: np.exp(-((np.arange(8) - i) ** 2) / 2)
     >>> places = [(r, c) for r in range(8) for c in range(8)]
     >>> X = np.array([np.outer(bump(r), bump(c)).ravel() for r, c in places])

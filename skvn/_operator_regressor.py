@@ -138,7 +138,7 @@ class VectorNetworkOperatorRegressor(
     Systems of four rows that obey one of two laws, and one that obeys both:
 
     >>> import numpy as np
-    >>> from skvn._operator_regressor import VectorNetworkOperatorRegressor
+    >>> from skvn import VectorNetworkOperatorRegressor
     >>> from skvn.systems import pack_systems
     >>> rng = np.random.default_rng(0)
     >>> laws, z = np.eye(2, 3), rng.normal(size=(201, 5, 3))

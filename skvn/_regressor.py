@@ -26,11 +26,11 @@ class VectorNetworkRegressor(MultiOutputMixin, RegressorMixin, FlatEstimator):
     ``E(g) = 1/2 ||M (x - S g)||^2 + lambda ||g||_1``
 
     over the entries that are observed (M drops NaN); the answer is
-    ``y = U g + intercept``, with the row's own weight matrix
-    ``W* = U diag(g) S^T`` made of the recruited rank-1 atoms ``A_k = u_k s_k^T`` ([1]_).
-    S is learned by the local Atomic-Hebb rule ``dS ~ M (x - S g) g^T`` from codes that
-    do not see y, and U by the delta rule ``dU ~ (y - U g) g^T`` run to its fixed point
-    (ridge regression; the ridge minimises the generalised cross-validation error).
+    ``y = U g + intercept``. The recruited rank-1 atoms ``A_k = u_k s_k^T`` make the
+    row's own weight matrix ``W* = U diag(g) S^T`` ([1]_). S is learned by the local
+    Atomic-Hebb rule ``dS ~ M (x - S g) g^T`` from codes that do not see y, and U by the
+    delta rule ``dU ~ (y - U g) g^T`` run to its fixed point (ridge regression; the
+    ridge minimises the generalised cross-validation error).
 
     Parameters
     ----------
@@ -56,8 +56,9 @@ class VectorNetworkRegressor(MultiOutputMixin, RegressorMixin, FlatEstimator):
         More accurate where the code must be shaped by y and there are enough rows
         (digits), overfits small noisy tables. "l1" only.
     beta : float, default=0
-        Weight of ``beta/2 ||y - U g||^2`` in the energy of the codes that the Hebb steps
-        learn from (clamped codes, [2]_). Prediction never sees y. "hebb" with "l1" only.
+        Weight of ``beta/2 ||y - U g||^2`` in the energy of the codes that the Hebb
+        steps learn from (clamped codes, [2]_). Prediction never sees y. "hebb" with
+        "l1" only.
     fit_intercept : bool, default=True
         Whether to add a constant. Set it to False where targets are sums of parts: a
         constant is added once, however many parts there are.

@@ -1,6 +1,5 @@
 """VectorNetworkTransformer: rows to sparse atom codes and back."""
 
-import numpy as np
 import torch
 from sklearn.callback import with_callbacks
 from sklearn.utils.validation import check_array, check_is_fitted
@@ -8,7 +7,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from ._base import unchanged_on_error
 from ._data import detached, float_dtypes, to_output, to_tensor
 from ._flat import FlatEstimator
-from .core.network import reconstruction, settle, settle_relevance
+from .core.network import reconstruction, settle
 
 # ard factorises one d x d matrix per row: beyond this many features "auto" keeps l1.
 _MAX_ARD_FEATURES = 256

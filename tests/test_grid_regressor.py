@@ -9,7 +9,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skvn._grid_regressor import VectorNetworkGridRegressor
+from skvn import VectorNetworkGridRegressor
 from skvn.datasets import make_spatial, population_code
 
 SIZE = 14

@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import (
     parametrize_with_checks,
 )
 
-from skvn._grid_transformer import VectorNetworkGridTransformer
+from skvn import VectorNetworkGridTransformer
 from skvn.datasets import hide_sides, make_spatial
 
 SIZE = 14

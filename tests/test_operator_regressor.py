@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from skvn._operator_regressor import VectorNetworkOperatorRegressor
+from skvn import VectorNetworkOperatorRegressor
 from skvn.core.empirical_bayes import conditional, empirical_bayes
 from skvn.core.system import Layout, systems
 from skvn.datasets import make_nbody

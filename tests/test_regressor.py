@@ -12,11 +12,9 @@ from skvn import VectorNetworkRegressor
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 KINDS = {
     "l1": {},
-    "signed": {"positive_code": False},
-    "topk": {"n_nonzero_coefs": 2},
     "clamped": {"beta": 0.5},
     "contrastive": {"learning": "contrastive"},
-    "no_intercept": {"fit_intercept": False},
+    "mixed": {"positive_code": False, "n_nonzero_coefs": 3, "fit_intercept": False},
     "ard": {"solver": "ard"},
     "deep": {"n_components": (12, 9), "hidden_layer_sizes": 7, "max_sweeps": 1},
 }
@@ -88,7 +86,7 @@ def test_a_row_with_nothing_observed_gets_the_intercept(kind):
     answer = est.predict(np.vstack([X[:2], np.full(6, np.nan)]))
     np.testing.assert_allclose(answer[2], est.intercept_)
     assert not est.transform(np.full((1, 6), np.nan)).any()
-    assert (est.intercept_ == 0).all() == (kind == "no_intercept")
+    assert (est.intercept_ == 0).all() == (kind == "mixed")
 
 
 def test_ablating_an_atom_takes_its_share_away():
@@ -168,7 +166,7 @@ def test_y_may_have_any_unit(kind):
 def test_constant_y_is_answered_exactly(kind, value):
     X, _ = data()
     answer = make(**KINDS[kind]).fit(X, np.full(60, value)).predict(X)
-    if kind != "no_intercept":
+    if kind != "mixed":
         np.testing.assert_allclose(answer, value, rtol=1e-12)
     assert np.isfinite(answer).all()
 

@@ -21,9 +21,9 @@ def make_functions(
     """Signals on 64 points of [-1, 1], built from four families of functions.
 
     A *single* is ``sin(2 pi f t)`` or ``cos(2 pi f t)`` with f in [.5, max_frequency],
-    a cubic with coefficients in [-1, 1] divided by its largest value, or a Gaussian bump
-    with centre in [-.8, .8] and width in [.05, .3]; times an amplitude in [.5, 1.5] and a
-    random sign. All draws are uniform.
+    a cubic with coefficients in [-1, 1] divided by its largest value, or a Gaussian
+    bump with centre in [-.8, .8] and width in [.05, .3]; times an amplitude in
+    [.5, 1.5] and a random sign. All draws are uniform.
 
     Parameters
     ----------
