@@ -5,8 +5,15 @@ Writes one line per (task, shape, split, method, seed). Run on one thread::
     OMP_NUM_THREADS=1 python benchmarks/structures_grid.py --seeds 5
 
 The error is ``sum (y_hat - y)^2 / sum y^2`` over a split: the zero image has 1. Split
-"id": unseen positions outside the hole; "ood": positions in it. Every method has one
-setting, written in the column ``settings``, not tuned on either split.
+"id": unseen positions outside the hole; "ood": positions in it. Each method has one
+setting, written in the column ``settings``. How they were chosen is not even:
+
+* the constants and defaults of the grid estimators on seeds 0 to 3 of these very tasks,
+  with "ood" in view (only seed 4 is untouched);
+* the Gaussian filter on the training images of each run;
+* the others once, untuned. The steps of the two convolutional nets were then halved to
+  keep the run short, after one look at seed 0: with 500 steps the denoiser had 0.019
+  (id) and 0.0041 (ood) on "half", the decoder with 800 had 0.036 and 0.76 on the ring.
 """
 
 import argparse

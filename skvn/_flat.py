@@ -120,7 +120,7 @@ class FlatEstimator(
             floor = 0.0 if self.noise_floor == "auto" else self.noise_floor
             first = sizes[0][0], mean_square(batch), learning_floor(floor), batch.x
             net.relevance = start_relevance(*first)
-        return Learner(net)
+        return Learner(net, alpha)
 
     def _pick_solver(self, n_features, depth, missing):
         """What "auto" means for these data; checks what was asked for."""
@@ -211,7 +211,7 @@ class FlatEstimator(
         for layer in net.layers:
             layer.lam *= self.alpha / self._alpha
         usage = [to_tensor(u, rows.device, rows.dtype) for u in self._usage]
-        return Learner(net, usage=usage, n_steps=self.n_steps_)
+        return Learner(net, self.alpha, usage, n_steps=self.n_steps_)
 
     # --- inference -------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """The training step shared by ``fit`` and ``partial_fit``."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import sqrt
 
 import torch
@@ -24,6 +24,8 @@ from .readout import CodeStatistics, Readout, add, code_statistics, fit_readout
 # Codes need little accuracy while the atoms still move, much in a contrast.
 _HEBB_TOL = 0.1
 _CONTRAST_TOL, _PHASE_TOL = 1e-3, 1e-7
+# Share of the way that a hidden layer's penalty goes towards its messages in a step.
+_FOLLOW = 0.1
 # Weight of the target in the two phases of a deep network.
 _NUDGE = 0.1
 # Step sizes: Hebb steps fall as 1 / (1 + t / 10) to a tenth, Adam starts at 0.01.
@@ -58,6 +60,8 @@ class Learner:
     Parameters
     ----------
     net : Network
+    alpha : float
+        Penalty of a hidden layer relative to its messages, which change as it learns.
     usage : list of Tensors of shape (K_l,)
         Weighted sums of g^2 since the last re-seeding.
     adam : Adam
@@ -69,6 +73,7 @@ class Learner:
     """
 
     net: Network
+    alpha: float
     usage: list[Tensor] = field(default_factory=list)
     adam: Adam = field(default_factory=Adam)
     n_steps: int = 0
@@ -82,7 +87,10 @@ class Learner:
         beta: float = 0.0,
         max_sweeps: int = 10,
     ) -> float:
-        """Settle the batch, then one Atomic-Hebb step on every layer.
+        """Settle the batch, then one Atomic-Hebb step on the S of every layer.
+
+        The random output vectors of hidden layers stay as they are: under an l1
+        penalty learned ones shrink the messages to zero, layer by layer.
 
         With the sparse-Bayesian settle half of the columns, drawn anew in every
         step, are hidden from the codes but not from the step: the atoms learn to
@@ -109,16 +117,19 @@ class Learner:
         loss = (batch.weight * free_energy(net, x, codes, **terms)).sum()
         updates = local_updates(net, x, codes, batch.weight, **terms)
         rate = hebb_rate(self.n_steps)
-        for level, (layer, (dS, dU)) in enumerate(
-            zip(net.layers, updates, strict=True)
-        ):
-            c = coactivity(codes[level], batch.weight)
+        self._follow_messages(inputs(net, x, codes), batch.weight)
+        for layer, g, (dS, _) in zip(net.layers, codes, updates, strict=True):
+            c = coactivity(g, batch.weight)
             layer.S = normalise(hebb_step(layer.S, dS, c, rate))
-            if level + 1 < len(net.layers):
-                layer.U = normalise(hebb_step(layer.U, dU, c, rate))
         self._count(codes, batch.weight)
         self.n_steps += 1
         return float(loss)
+
+    def _follow_messages(self, xs, weight):
+        """Keep the penalty of hidden layers in proportion to what they read."""
+        for layer, x_l in zip(self.net.layers[1:], xs[1:], strict=True):
+            norm = sqrt(float(weight @ x_l.square().sum(1)) / float(weight.sum()))
+            layer.lam += _FOLLOW * (self.alpha * norm - layer.lam)
 
     def _visible(self, batch, generator):
         """Mask of the entries that the codes may see while learning."""
@@ -182,13 +193,13 @@ class Learner:
         return float((weight * error.square().sum(1)).sum() / 2)
 
     def state(self):
-        """Copies of all atoms, to come back to."""
-        return [(layer.S.clone(), layer.U.clone()) for layer in self.net.layers]
+        """Copies of all layers, to come back to."""
+        layers = self.net.layers
+        return [replace(a, S=a.S.clone(), U=a.U.clone()) for a in layers]
 
     def restore(self, state):
         """Go back to an earlier ``state``."""
-        for layer, (S, U) in zip(self.net.layers, state, strict=True):
-            layer.S, layer.U = S, U
+        self.net.layers = state
 
     def _ascend(self, updates, total, rate):
         """Adam on the flattened list S_1, U_1, S_2, U_2, ..."""

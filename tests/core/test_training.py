@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from skvn.core.learn import local_updates, normalise
-from skvn.core.network import settle
+from skvn.core.network import inputs, settle
 from skvn.core.training import (
     Batch,
     Learner,
@@ -66,6 +66,18 @@ def test_penalty_of_the_second_layer_is_relative_to_its_messages():
     assert first.U.shape == (4, 8) and second.S.shape == (4, 5)
 
 
+def test_penalty_of_the_second_layer_follows_its_messages():
+    b, gen = batch(), generator()
+    learner = Learner(network(b, (8, 5), (4,)), 0.1)
+    second = learner.net.layers[1]
+    second.lam *= 100
+    for _ in range(120):
+        learner.hebb(b, gen)
+    _, h = inputs(learner.net, b.x, settle(learner.net, b.x))
+    wanted = 0.1 * float(h.square().sum(1).mean()) ** 0.5
+    assert second.lam == pytest.approx(wanted, rel=0.3)
+
+
 def test_atoms_are_rows_of_the_data():
     b = batch()
     S = network(b).layers[0].S
@@ -102,7 +114,7 @@ def test_filled_holds_the_observed_and_the_column_means():
 @pytest.mark.parametrize("holes", [False, True])
 def test_first_hebb_step_is_the_local_update_over_coactivity(holes):
     b = batch(holes=holes)
-    learner = Learner(network(b))
+    learner = Learner(network(b), 0.1)
     layer = learner.net.layers[0]
     S = layer.S.clone()
     g = settle(learner.net, b.x, mask=b.mask, tol=0.1)[0]
@@ -117,7 +129,7 @@ def test_first_hebb_step_is_the_local_update_over_coactivity(holes):
 
 def test_loss_is_the_energy_before_the_step_and_falls():
     b, gen = batch(), generator()
-    learner = Learner(network(b))
+    learner = Learner(network(b), 0.1)
     losses = [learner.hebb(b, gen) for _ in range(30)]
     assert losses[-1] < 0.95 * losses[0]
 
@@ -125,7 +137,7 @@ def test_loss_is_the_energy_before_the_step_and_falls():
 @pytest.mark.parametrize("holes", [False, True])
 def test_dead_atoms_are_replaced_by_rows_and_counted(holes):
     b, gen = batch(holes=holes), generator()
-    learner = Learner(network(b))
+    learner = Learner(network(b), 0.1)
     layer = learner.net.layers[0]
     layer.S[:, [1, 4]] = -1 / 6**0.5  # nonnegative rows never recruit these
     learner.hebb(b, gen)
@@ -146,7 +158,7 @@ def test_reseeded_atoms_stay_out_of_columns_never_observed():
     b, gen = batch(holes=True), generator()
     b.mask[:, 2] = False
     b.x[:, 2] = 0
-    learner = Learner(network(b))
+    learner = Learner(network(b), 0.1)
     learner.net.layers[0].S[:, 1] = torch.tensor([-1.0, -1, 0, -1, -1, -1])
     learner.hebb(b, gen)
     assert learner.reseed(b, gen) == 1
@@ -155,22 +167,22 @@ def test_reseeded_atoms_stay_out_of_columns_never_observed():
 
 def test_a_state_is_a_copy_to_come_back_to():
     b, gen = batch(), generator()
-    learner = Learner(network(b, (8, 5), (4,)))
+    learner = Learner(network(b, (8, 5), (4,)), 0.1)
     state = learner.state()
-    kept = [(S.clone(), U.clone()) for S, U in state]
+    kept = [(a.S.clone(), a.U.clone(), a.lam) for a in state]
     for _ in range(3):
         learner.hebb(b, gen)
     moved = learner.net.layers[0].S
     assert (moved - kept[0][0]).abs().max() > 1e-3
     learner.restore(state)
-    for layer, (S, U) in zip(learner.net.layers, kept, strict=True):
-        assert torch.equal(layer.S, S) and torch.equal(layer.U, U)
+    for layer, (S, U, lam) in zip(learner.net.layers, kept, strict=True):
+        assert torch.equal(layer.S, S) and torch.equal(layer.U, U) and layer.lam == lam
 
 
 @pytest.mark.parametrize("K", [(8,), (8, 5)])
 def test_contrast_steps_lower_the_prediction_loss(K):
     b, gen = batch(12), generator()
-    learner = Learner(network(b, K, K[:-1]))
+    learner = Learner(network(b, K, K[:-1]), 0.1)
     top = learner.net.layers[-1]
     top.U = torch.zeros(2, K[-1], dtype=torch.float64)
     learner.hebb(b, gen)
@@ -182,7 +194,7 @@ def test_contrast_steps_lower_the_prediction_loss(K):
 
 def test_read_adds_up_over_batches_and_forgets_on_request():
     b = batch()
-    learner = Learner(network(b))
+    learner = Learner(network(b), 0.1)
     halves = [
         Batch(b.x[s], None, b.weight[s], b.y[s]) for s in (slice(25), slice(25, 40))
     ]
