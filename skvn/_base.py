@@ -134,14 +134,14 @@ class SettlingEstimator(CallbackSupportMixin, BaseEstimator):
         self, stage, learner, rows, held_out, generator, context, data, history
     ):
         """Epochs of one stage until it settles; True if a callback asked to stop."""
-        progress = Progress(self.tol, self.n_iter_no_change, held_out is not None)
+        progress = self._watch(learner, held_out)
         for epoch in range(self.max_iter):
             task = context.subcontext(task_name="epoch")
             task.call_on_fit_task_begin(**data)
             loss = stage(learner, rows, generator, epoch / self.max_iter)
             self._record(history, loss, learner, rows, held_out)
             value = loss if held_out is None else -history["validation_scores_"][-1]
-            settled = progress.update(value, learner.state)
+            settled = progress.update(value, lambda: learner.state())
             # A copy: the readout or floor of an epoch must not alter what it learns.
             stop = task.call_on_fit_task_end(
                 **data,
@@ -152,16 +152,24 @@ class SettlingEstimator(CallbackSupportMixin, BaseEstimator):
             if settled or stop:
                 break
         else:
-            warnings.warn(
-                f"Stopped after max_iter={self.max_iter} epochs before the loss had "
-                f"settled to tol={self.tol}. Increase max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+            self._warn_unsettled(learner)
             stop = False
         if progress.best_state is not None:
             learner.restore(progress.best_state)
         return stop
+
+    def _watch(self, learner, held_out):
+        """What decides that a stage has settled."""
+        return Progress(self.tol, self.n_iter_no_change, held_out is not None)
+
+    def _warn_unsettled(self, learner):
+        """Say that ``max_iter`` came first."""
+        warnings.warn(
+            f"Stopped after max_iter={self.max_iter} epochs before the loss had "
+            f"settled to tol={self.tol}. Increase max_iter or tol.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
 
     def _record(self, history, loss, learner, rows, held_out):
         """Append one epoch to the curves and, if asked, print it."""

@@ -22,6 +22,19 @@ _MAX_EXACT = 1000
 _SHARED = ["max_iter", "tol", "random_state", "device", "verbose"]
 
 
+class _ChannelUse:
+    """Settled once no channel's use changes by more than ``tol``."""
+
+    best_state = None
+
+    def __init__(self, learner, tol):
+        self.learner, self.tol = learner, tol
+
+    def update(self, value, state):
+        """True once settled; the error and the state do not matter."""
+        return self.learner.change <= self.tol
+
+
 class VectorNetworkGridRegressor(MultiOutputMixin, RegressorMixin, SettlingEstimator):
     r"""Draw images from codes: rows and columns are drawn apart and recombine.
 
@@ -256,22 +269,12 @@ class VectorNetworkGridRegressor(MultiOutputMixin, RegressorMixin, SettlingEstim
         """Sweeps over the layers."""
         return [lambda learner, rows, generator, progress: learner.sweep()]
 
-    def _run_stage(
-        self, stage, learner, rows, held_out, generator, context, data, history
-    ):
-        """Sweeps until the channels' use has settled; True if a callback said stop."""
-        for _ in range(self.max_iter):
-            task = context.subcontext(task_name="epoch")
-            task.call_on_fit_task_begin(**data)
-            loss = stage(learner, rows, generator, None)
-            self._record(history, loss, learner, rows, held_out)
-            if task.call_on_fit_task_end(
-                **data,
-                reconstruction_attributes=lambda: self._attributes(learner, rows),
-            ):
-                return True
-            if learner.change <= self.tol:
-                return False
+    def _watch(self, learner, held_out):
+        """The channels' use, not the error, says when a fit has settled."""
+        return _ChannelUse(learner, self.tol)
+
+    def _warn_unsettled(self, learner):
+        """Only a decay that has not come down is worth a warning."""
         if not learner.annealed:
             warnings.warn(
                 f"Stopped after max_iter={self.max_iter} sweeps before the decay had "
@@ -279,7 +282,6 @@ class VectorNetworkGridRegressor(MultiOutputMixin, RegressorMixin, SettlingEstim
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        return False
 
     def _attributes(self, learner, rows):
         """Atoms of the channels that are used, most used first."""
