@@ -362,7 +362,8 @@ class VectorNetworkRegressor(MultiOutputMixin, RegressorMixin, FlatEstimator):
             error += float(batch.weight @ r.square().sum(1))
         w = held_out.batch().weight
         spread = w @ (y - w @ y / w.sum()).square().sum(1)
-        return 1 - error / max(float(spread), torch.finfo(y.dtype).tiny)
+        # One held-out row has no spread; y is at unit scale.
+        return 1 - error / max(float(spread), 1e-6 * float(w.sum()))
 
     # --- state -----------------------------------------------------------------
 

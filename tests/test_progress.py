@@ -140,6 +140,16 @@ def test_early_stopping_keeps_the_best_state(cls):
 
 
 @quiet
+def test_early_stopping_on_a_single_row():
+    X, y = data()
+    options = {"early_stopping": True, "validation_fraction": 1e-6}
+    est = make(VectorNetworkRegressor, **options).fit(X, y)
+    assert np.isfinite(est.validation_scores_).all()
+    assert min(est.validation_scores_) > -1e9
+    assert est.score(X, y) > 0.3
+
+
+@quiet
 @pytest.mark.parametrize("cls", BOTH)
 @pytest.mark.parametrize("solver", ["l1", "ard"])
 def test_warm_start_goes_on(cls, solver):
