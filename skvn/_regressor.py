@@ -1,7 +1,6 @@
 """VectorNetworkRegressor: sparse codes of X, linear answers from the codes."""
 
 import numpy as np
-import torch
 from sklearn.base import MultiOutputMixin, RegressorMixin
 from sklearn.callback import with_callbacks
 

@@ -132,8 +132,10 @@ def methods(est):
         yield lambda: est.inverse_transform(codes)
 
 
-@pytest.mark.parametrize("seed", [0, None])
-@pytest.mark.parametrize(("cls", "options"), CONFIGURATIONS, ids=str)
+@pytest.mark.parametrize(
+    ("cls", "options", "seed"),
+    [(*c, 0) for c in CONFIGURATIONS] + [(BOTH[1], {}, None)],
+)
 def test_global_random_state_is_left_alone(cls, options, seed):
     if options.get("learning"):
         options = options | {"early_stopping": True}

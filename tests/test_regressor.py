@@ -172,7 +172,7 @@ def test_constant_y_is_answered_exactly(kind, value):
 
 
 def test_equal_random_state_gives_equal_models(kind):
-    X, y = data(90)
+    X, y = data(70)
     one, two = (make(**KINDS[kind]).fit(X, y) for _ in range(2))
     np.testing.assert_array_equal(one.predict(X), two.predict(X))
     np.testing.assert_array_equal(one.output_components_, two.output_components_)
