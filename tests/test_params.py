@@ -112,7 +112,7 @@ RIGHT = [
 ]
 
 
-@pytest.mark.parametrize("options", RIGHT, ids=str)
+@pytest.mark.parametrize("options", RIGHT, ids="_".join)
 def test_right_parameters_are_taken_and_kept(options):
     est = VectorNetworkRegressor(**({"n_components": 4, "max_iter": 2} | options))
     before = dict(est.get_params())
