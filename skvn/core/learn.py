@@ -10,6 +10,8 @@ from .network import inputs, reconstruction
 
 # An atom whose use is below this share of the mean use counts as dead.
 _DEAD_SHARE = 1e-4
+# At unit scale an update this small is rounding; Adam shall not blow it up.
+_QUIET = 1e-4
 # Noise on drawn rows, relative to their length: keeps two copies of one row from
 # staying equal. More than this is learned slowly away and costs accuracy.
 _JITTER = 1e-3
@@ -141,7 +143,7 @@ class Adam:
         unbias = (1 - 0.999**self.n_steps) ** 0.5
         gain = rate * unbias / (1 - 0.9**self.n_steps)
         return [
-            t + gain * m / (v.sqrt() + 1e-8 * unbias)
+            t + gain * m / (v.sqrt() + _QUIET * unbias)
             for t, (m, v) in zip(tensors, self.moments, strict=True)
         ]
 
