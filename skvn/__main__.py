@@ -67,7 +67,7 @@ def fillers(X_train, quick):
     targets = np.concatenate([X_train] * repeats)
     options = {"n_components": 128, "random_state": 0}
     regressor = VectorNetworkRegressor(
-        learning="contrastive", fit_intercept=False, tol=5e-3, **options
+        learning="contrastive", fit_intercept=False, max_iter=30, **options
     )
     transformer = VectorNetworkTransformer(solver="ard", **options)
     knn = KNNImputer(n_neighbors=10, weights="distance")

@@ -77,7 +77,8 @@ class VectorNetworkRegressor(MultiOutputMixin, RegressorMixin, FlatEstimator):
         square of an entry of X. "auto" hides columns of training rows and takes the
         value that predicts them best.
     max_iter : int, default=50
-        Most epochs of Hebb steps, and again of two-phase steps.
+        Most epochs of Hebb steps, and again of two-phase steps; the rate of the latter
+        falls to zero by then, so that reaching it calls for no warning.
     tol : float, default=1e-3
         An epoch counts as progress if it improves the loss (or the validation score)
         by more than this share.
@@ -333,6 +334,11 @@ class VectorNetworkRegressor(MultiOutputMixin, RegressorMixin, FlatEstimator):
         for batch in rows.batches(self._fit_batch(len(rows)), generator):
             loss += learner.contrast(batch, rate, self.max_sweeps)
         return loss / float(rows.weight.sum())
+
+    def _warn_unsettled(self, learner):
+        """Two-phase steps end at ``max_iter`` by plan: their rate has come to zero."""
+        if not learner.adam.n_steps:
+            super()._warn_unsettled(learner)
 
     def _read(self, learner, rows, keep=None):
         """Output weights from the free codes of all rows."""
