@@ -67,7 +67,7 @@ def fillers(X_train, quick):
     targets = np.concatenate([X_train] * repeats)
     options = {"n_components": 128, "random_state": 0}
     regressor = VectorNetworkRegressor(
-        learning="contrastive", fit_intercept=False, max_iter=30, **options
+        learning="contrastive", fit_intercept=False, max_iter=30, tol=3e-3, **options
     )
     transformer = VectorNetworkTransformer(solver="ard", **options)
     knn = KNNImputer(n_neighbors=10, weights="distance")
@@ -122,7 +122,7 @@ def main():
     start = time.perf_counter()
     X, y = load_digits(return_X_y=True)
     X_train, X_test, y_train, y_test = train_test_split(
-        X / 16, y, test_size=1 / 3, random_state=0, stratify=y
+        np.float32(X / 16), y, test_size=1 / 3, random_state=0, stratify=y
     )
     print("1. Reading digits (Pipeline: scaler, atom codes, LogisticRegression)")
     pipeline = read_digits(X_train, X_test, y_train, y_test, args.quick)
