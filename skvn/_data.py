@@ -268,3 +268,44 @@ def warn_unobserved(rows, names=None):
         UserWarning,
         stacklevel=2,
     )
+
+
+def squared_error(batch, x_hat):
+    """Weighted squared error of the observed entries, and their weighted number.
+
+    Parameters
+    ----------
+    batch : Batch
+    x_hat : Tensor of shape (n, d)
+
+    Returns
+    -------
+    error, seen : float
+    """
+    r = batch.x - x_hat
+    seen = torch.ones_like(r) if batch.mask is None else batch.mask.to(r)
+    error = batch.weight @ (seen * r.square()).sum(1)
+    return float(error), float(batch.weight @ seen.sum(1))
+
+
+def mean_squared_error(batch, x_hat):
+    """Weighted mean squared error of the observed entries.
+
+    Parameters
+    ----------
+    batch : Batch
+    x_hat : Tensor of shape (n, d)
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+        If nothing was observed.
+    """
+    error, seen = squared_error(batch, x_hat)
+    if not seen:
+        raise ValueError("X has no observed entry to score.")
+    return error / seen

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor
 
 from ._base import SettlingEstimator, unchanged_on_error
-from ._data import Rows, resolve_device, to_output, to_tensor
+from ._data import Rows, mean_squared_error, resolve_device, to_output, to_tensor
 from ._grid_params import image_shape
 from ._params import CONSTRAINTS
 from .core.grid_fill import fill, learn_fill, render
@@ -349,8 +349,5 @@ class VectorNetworkGridTransformer(
         """
         check_is_fitted(self)
         rows = self._rows(X, None, sample_weight, reset=False)
-        batch = rows.batch()
-        r = batch.x - to_tensor(self.reconstruct(rows.X), rows.device)
-        seen = torch.ones_like(r) if batch.mask is None else batch.mask.to(r)
-        error = batch.weight @ (seen * r.square()).sum(1)
-        return -float(error / (batch.weight @ seen.sum(1)))
+        x_hat = to_tensor(self.reconstruct(rows.X), rows.device)
+        return -mean_squared_error(rows.batch(), x_hat)

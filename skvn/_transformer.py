@@ -5,7 +5,14 @@ from sklearn.callback import with_callbacks
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from ._base import unchanged_on_error
-from ._data import detached, float_dtypes, to_output, to_tensor
+from ._data import (
+    detached,
+    float_dtypes,
+    mean_squared_error,
+    squared_error,
+    to_output,
+    to_tensor,
+)
 from ._flat import FlatEstimator
 from .core.network import reconstruction, settle
 
@@ -247,7 +254,7 @@ class VectorNetworkTransformer(FlatEstimator):
         for b in held_out.batches(self._predict_batch()):
             codes = settle(learner.net, b.x, mask=b.mask, max_sweeps=self.max_sweeps)
             x_hat = reconstruction(learner.net.layers[0], codes[0])
-            error, seen = _squared_error(b, x_hat)
+            error, seen = squared_error(b, x_hat)
             total, count = total + error, count + seen
         return -total / max(count, 1e-300)  # every held-out entry may be missing
 
@@ -321,16 +328,4 @@ class VectorNetworkTransformer(FlatEstimator):
         rows = self._rows(X, None, sample_weight, reset=False)
         net, codes = self._codes(rows)
         x_hat = reconstruction(net.layers[0], codes[0])
-        error, seen = _squared_error(rows.batch(), x_hat)
-        if not seen:
-            raise ValueError("X has no observed entry to score.")
-        return -error / seen
-
-
-def _squared_error(batch, x_hat):
-    """Weighted squared error of the observed entries, and their weighted number."""
-    r = batch.x - x_hat
-    seen = torch.ones_like(r) if batch.mask is None else batch.mask.to(r)
-    return float(batch.weight @ (seen * r.square()).sum(1)), float(
-        batch.weight @ seen.sum(1)
-    )
+        return -mean_squared_error(rows.batch(), x_hat)
