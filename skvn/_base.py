@@ -11,7 +11,11 @@ from sklearn.callback import CallbackSupportMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
 
 from ._data import Rows, detached, float_dtypes, resolve_device
 from ._progress import Progress
@@ -75,6 +79,12 @@ class SettlingEstimator(CallbackSupportMixin, BaseEstimator):
         )
         rows = Rows(X, y, weight, resolve_device(self.device, X))
         return rows if sample_weight is None else rows.positive()
+
+    def _query(self, X):
+        """Rows of X, validated, to be settled."""
+        check_is_fitted(self)
+        X = self._validated(X)
+        return Rows(X, None, np.ones(len(X)), resolve_device(self.device, X))
 
     def _generator(self, n_steps=0):
         """CPU generator seeded from ``random_state``; global state is not touched.

@@ -7,9 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._base import SettlingEstimator
 from ._data import (
-    Rows,
     check_scale,
-    resolve_device,
     to_output,
     to_tensor,
     warn_unobserved,
@@ -214,12 +212,6 @@ class FlatEstimator(
         return Learner(net, self.alpha, usage, n_steps=self.n_steps_)
 
     # --- inference -------------------------------------------------------------
-
-    def _query(self, X):
-        """Rows of X, validated, to be settled."""
-        check_is_fitted(self)
-        X = self._validated(X)
-        return Rows(X, None, np.ones(len(X)), resolve_device(self.device, X))
 
     def _codes(self, rows):
         """The network on the rows' device, and the rows' codes of every layer."""

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor
 
 from ._base import SettlingEstimator, unchanged_on_error
-from ._data import Rows, mean_squared_error, resolve_device, to_output, to_tensor
+from ._data import mean_squared_error, to_output, to_tensor
 from ._grid_params import image_shape
 from ._params import CONSTRAINTS
 from .core.grid_fill import fill, learn_fill, render
@@ -258,11 +258,8 @@ class VectorNetworkGridTransformer(
 
     # --- inference -------------------------------------------------------------
 
-    def _codes(self, X):
-        """Validated X, row and column codes, and the atoms on their device."""
-        check_is_fitted(self)
-        X = self._validated(X)
-        rows = Rows(X, None, np.ones(len(X)), resolve_device(self.device, X))
+    def _codes(self, rows):
+        """Row and column codes, and the atoms on their device."""
         atoms = self._atoms(rows.device, rows.dtype)
         options = {"sweeps": self.max_sweeps, "tol": self.transform_tol, "adapt": True}
         parts = [
@@ -270,7 +267,7 @@ class VectorNetworkGridTransformer(
             for b in rows.batches(self._predict_batch())
         ]
         b, a, _ = (torch.cat(p) for p in zip(*parts, strict=True))
-        return X, b, a, atoms
+        return b, a, atoms
 
     def _atoms(self, device, dtype):
         """Row and column atoms as columns, (h, K) and (w, K)."""
@@ -290,8 +287,9 @@ class VectorNetworkGridTransformer(
         ndarray of shape (n_samples, 2 * n_components)
             Row codes, then column codes; both carry the square root of the gain.
         """
-        X, b, a, _ = self._codes(X)
-        return to_output(torch.cat([b, a], 1), X)
+        rows = self._query(X)
+        b, a, _ = self._codes(rows)
+        return to_output(torch.cat([b, a], 1), rows.X)
 
     def reconstruct(self, X):
         """Images as their codes explain them, missing pixels filled.
@@ -307,8 +305,9 @@ class VectorNetworkGridTransformer(
             Every pixel, observed or not. To keep the observed ones use
             ``np.where(np.isnan(X), X_hat, X)``.
         """
-        X, b, a, atoms = self._codes(X)
-        return to_output(render(b, a, *atoms).flatten(1), X)
+        rows = self._query(X)
+        b, a, atoms = self._codes(rows)
+        return to_output(render(b, a, *atoms).flatten(1), rows.X)
 
     def inverse_transform(self, X):
         """Images that codes stand for: ``(A2 b) (A1 a)^T``.
@@ -349,5 +348,5 @@ class VectorNetworkGridTransformer(
         """
         check_is_fitted(self)
         rows = self._rows(X, None, sample_weight, reset=False)
-        x_hat = to_tensor(self.reconstruct(rows.X), rows.device)
-        return -mean_squared_error(rows.batch(), x_hat)
+        b, a, atoms = self._codes(rows)
+        return -mean_squared_error(rows.batch(), render(b, a, *atoms).flatten(1))

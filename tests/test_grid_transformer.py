@@ -3,6 +3,7 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import (
@@ -160,3 +161,11 @@ def test_what_does_not_fit_is_named(data, options, message):
 def test_wrong_number_of_codes_is_named(fitted):
     with pytest.raises(ValueError, match="expects 32 codes per row"):
         fitted.inverse_transform(np.zeros((1, 3)))
+
+
+def test_score_of_a_frame_does_not_warn():
+    X = np.random.default_rng(0).random((40, 16))
+    frame = pd.DataFrame(X, columns=[f"p{i}" for i in range(16)])
+    model = VectorNetworkGridTransformer((4, 4), n_components=4, random_state=0)
+    score = model.fit(frame).score(frame)
+    assert score == pytest.approx(model.fit(X).score(X))
