@@ -1,0 +1,1 @@
+"""Methods that the benchmarks compare with; one file per family."""
