@@ -13,7 +13,7 @@ PINS := pyproject.toml constraints.txt
 # benchmarks/plot_*.py only draw what the others wrote; benchmarks/_*.py are helpers.
 BENCHMARKS := $(filter-out benchmarks/plot_% benchmarks/_%,$(wildcard benchmarks/*.py))
 
-.PHONY: demo demo-quick test lint format doc bench-smoke clean
+.PHONY: demo demo-quick test lint format doc bench bench-smoke clean
 .NOTPARALLEL:
 
 demo: $(VENV)/.stamp-base
@@ -50,6 +50,14 @@ else
 bench-smoke:
 	@echo "bench-smoke: none yet (there are no scripts in benchmarks/)"
 endif
+
+# The full runs, up to an hour per task on 2 cores; finished rows are skipped.
+# MNIST=path.npz avoids a download.
+bench: $(VENV)/.stamp-benchmarks
+	set -e; for task in functions spatial nbody; do \
+		$(BIN)/python benchmarks/$$task.py; done
+	$(BIN)/python benchmarks/images.py $(if $(MNIST),--mnist $(MNIST))
+	$(BIN)/python benchmarks/plot_results.py
 
 clean:
 	rm -rf $(VENV) build dist .hypothesis .pytest_cache .ruff_cache

@@ -92,7 +92,8 @@ class Backprop:
         self.n_parameters = sum(p.numel() for p in self.net.parameters())
         self.budget = (
             f"{steps} of {self.max_steps} steps of {self.batch_size}, "
-            f"rate {self.rate:g}, held-out error {error:.3g}, last fifth gained {gain:.1%}"
+            f"rate {self.rate:g}, held-out error {error:.3g}, "
+            f"last fifth gained {gain:.1%}"
         )
         return self
 
