@@ -31,10 +31,7 @@ X_train, y_train = data.X[data.train], data.y[data.train]
 
 place = np.zeros((SIZE, SIZE))
 place[tuple(data.positions[data.train].T[::-1])] = 1
-fig, ax = plt.subplots(figsize=(3, 3))
-ax.imshow(place, cmap="Greys", vmax=2)
-ax.set(title="positions in training", xlabel="column", ylabel="row")
-fig.tight_layout()
+print(f"{len(data.train)} places in training, {len(data.ood)} in the hole")
 
 # %%
 # Draw in the hole
@@ -66,16 +63,34 @@ for name, model in models.items():
     )
     print(f"{name:16s} error outside the hole {seen:.1e}, in it {unseen:.1e}")
 
+# %%
+# An object in the middle, and the error at every place: the hole shows in the map of
+# the model that does not compose.
+
+
+def error_map(model):
+    """Relative squared error of the image at every position."""
+    squares = ((model.predict(data.X) - data.y) ** 2).sum(1) / (data.y**2).sum(1)
+    errors = np.empty((SIZE, SIZE))
+    errors[tuple(data.positions.T[::-1])] = squares
+    return errors
+
+
 middle = data.ood[len(data.ood) // 2]
-fig, axes = plt.subplots(1, 4, figsize=(8, 2.4))
-axes[0].imshow(data.y[middle].reshape(SIZE, SIZE), cmap="magma")
-axes[0].set_title("wanted")
-for ax, (name, model) in zip(axes[1:], models.items(), strict=True):
-    ax.imshow(model.predict(data.X[[middle]]).reshape(SIZE, SIZE), cmap="magma")
-    ax.set_title(name)
-for ax in axes:
-    ax.axis("off")
-fig.tight_layout()
+fig, axes = plt.subplots(2, 4, figsize=(9, 4.6), layout="constrained")
+drawings = {"wanted": data.y[middle]}
+drawings |= {name: m.predict(data.X[[middle]]) for name, m in models.items()}
+for ax, (title, image) in zip(axes[0], drawings.items(), strict=True):
+    ax.imshow(image.reshape(SIZE, SIZE), cmap="magma")
+    ax.set_title(title)
+axes[1, 0].imshow(place, cmap="Greys", vmax=2)
+axes[1, 0].set_xlabel("positions in training")
+for ax, model in zip(axes[1, 1:], models.values(), strict=True):
+    shown = ax.imshow(np.log10(error_map(model)), vmin=-6, vmax=0)
+    ax.set_xlabel("position of the object")
+for ax in axes.flat:
+    ax.set(xticks=[], yticks=[])
+fig.colorbar(shown, ax=axes[1], label="log10 of the error")
 
 # %%
 # The grid regressor found the rank of the ring by itself: the channels that it does not
