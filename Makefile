@@ -29,18 +29,16 @@ test: $(VENV)/.stamp-test
 lint: $(VENV)/.stamp-lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell
 
 format: $(VENV)/.stamp-lint
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-ifneq ($(wildcard doc/conf.py),)
+# One thread per process; the gallery runs two examples at a time.
 doc: $(VENV)/.stamp-doc
-	$(BIN)/python -m sphinx -b html $(SPHINXOPTS) doc doc/_build/html
-else
-doc:
-	@echo "doc: none yet (there is no doc/conf.py)"
-endif
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -b html $(SPHINXOPTS) doc doc/_build/html
+	$(BIN)/python doc/check_links.py doc/_build/html
 
 # With --quick a benchmark takes seconds and leaves benchmarks/results/ as it is.
 ifneq ($(BENCHMARKS),)
@@ -61,7 +59,7 @@ bench: $(VENV)/.stamp-benchmarks
 
 clean:
 	rm -rf $(VENV) build dist .hypothesis .pytest_cache .ruff_cache
-	rm -rf doc/_build doc/auto_examples doc/generated doc/sg_execution_times.rst
+	rm -rf doc/_build doc/auto_examples doc/generated
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV)/.stamp-venv:
@@ -69,7 +67,7 @@ $(VENV)/.stamp-venv:
 	touch $@
 
 $(VENV)/.stamp-lint: constraints.txt | $(VENV)/.stamp-venv
-	$(INSTALL) ruff
+	$(INSTALL) codespell ruff
 	touch $@
 
 $(VENV)/.stamp-base: $(PINS) | $(VENV)/.stamp-venv

@@ -23,6 +23,10 @@ from ._progress import Progress
 # Rows that settle together at prediction: bounds memory, changes no result.
 _PREDICT_ROWS = 1024
 
+# Address of the published documentation, where the "?" of an estimator's diagram
+# leads. It has none yet, and diagrams have no link.
+DOCUMENTATION = ""
+
 
 def unchanged_on_error(method):
     """Give the estimator back its old attributes if the method raises."""
@@ -48,6 +52,14 @@ class SettlingEstimator(CallbackSupportMixin, BaseEstimator):
     as NumPy) and ``_validation_score(learner, rows, held_out)``. A learner gives
     ``state()`` and ``restore(state)``.
     """
+
+    _doc_link_module = "skvn"
+
+    @property
+    def _doc_link_template(self):
+        """Address of the estimator's page in the API reference."""
+        page = "/generated/{estimator_module}.{estimator_name}.html"
+        return DOCUMENTATION and DOCUMENTATION + page
 
     def __sklearn_tags__(self):
         """NaN in X means missing."""

@@ -109,7 +109,7 @@ class VectorNetworkGridRegressor(MultiOutputMixin, RegressorMixin, SettlingEstim
     device_ : str
         Device that fit computed on.
     n_features_in_ : int
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Only if X had column names.
 
     See Also

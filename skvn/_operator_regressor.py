@@ -89,20 +89,20 @@ class VectorNetworkOperatorRegressor(
 
     Attributes
     ----------
-    atoms_ : ndarray of shape (n_components_, c, F)
+    atoms_ : ndarray of shape (`n_components_`, c, F)
         In the units of X and y, so that ``W* = sum_k g_k atoms_[k]``.
     n_components_ : int
         Number of atoms.
     n_observed_, n_queries_ : int
         Rows of a system in X, and queries.
-    prior_weight_, prior_mean_, prior_variance_ : ndarray of shape (n_components_, 3)
+    prior_weight_, prior_mean_, prior_variance_ : ndarray of shape (`n_components_`, 3)
         Mixture prior of the codes, solver "ep"; the first component is "off". Solver
-        "ard" has only ``prior_variance_``, of shape (n_components_,).
+        "ard" has only ``prior_variance_``, of shape (`n_components_`,).
     noise_ : float
         Noise variance of an observed entry at unit scale (squared scale of the t).
     dof_ : float
         Degrees of freedom of the noise of a row; infinity is Gaussian.
-    noise_variance_ : ndarray of shape (n_outputs_,)
+    noise_variance_ : ndarray of shape (`n_outputs_`,)
         Mean squared error of the training answers, solvers "ep" and "ard".
     response_scale_ : ndarray of shape (c,)
         Root mean square of the responses.
@@ -114,7 +114,7 @@ class VectorNetworkOperatorRegressor(
         Number of columns of y.
     n_features_in_ : int
         Number of columns of X.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the columns, if X had any.
     device_ : str
         Where fit computed.
@@ -292,7 +292,7 @@ class VectorNetworkOperatorRegressor(
 
         Returns
         -------
-        ndarray of shape (n_systems, n_components_)
+        ndarray of shape (n_systems, `n_components_`)
         """
         X, codes, *_ = self._infer(X)
         return to_output(codes, X)

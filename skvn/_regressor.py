@@ -137,7 +137,7 @@ class VectorNetworkRegressor(MultiOutputMixin, RegressorMixin, FlatEstimator):
         Score on held-out rows of every epoch (``early_stopping`` only).
     n_features_in_ : int
         Number of features.
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
         Names of the features, if X had string column names.
     device_ : str
         Device of the last fit.

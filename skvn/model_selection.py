@@ -7,6 +7,8 @@ from sklearn.model_selection import BaseCrossValidator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_consistent_length
 
+__all__ = ["CombinationKFold"]
+
 # Random block designs that are compared for balance and levels that would be lost.
 _N_DESIGNS = 50
 # Moves of a single combination to another fold, per combination, to keep levels.

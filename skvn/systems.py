@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+__all__ = ["PackedSystems", "pack_systems", "unpack_systems"]
+
 
 class PackedSystems(NamedTuple):
     """Systems as ragged lists of arrays, one array per system.
@@ -19,6 +21,14 @@ class PackedSystems(NamedTuple):
     responses : list of ndarray of shape (R_i, c)
     queries : list of ndarray of shape (Q_i, F)
     answers : list of ndarray of shape (Q_i, c) or None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvn.systems import pack_systems, unpack_systems
+    >>> X = pack_systems(np.ones((2, 3, 1)), np.ones((2, 3)), np.ones((2, 1, 1)))
+    >>> unpack_systems(X, state_size=1, n_queries=1).queries
+    [array([[1.]]), array([[1.]])]
     """
 
     states: list
@@ -113,6 +123,16 @@ def unpack_systems(X, y=None, *, state_size, response_size=1, n_queries=None):
     See Also
     --------
     pack_systems : The way there.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvn.systems import pack_systems, unpack_systems
+    >>> states = [np.ones((3, 2)), np.ones((1, 2))]
+    >>> X = pack_systems(states, [np.zeros(3), np.zeros(1)], [np.ones((1, 2))] * 2)
+    >>> parts = unpack_systems(X, state_size=2, n_queries=1)
+    >>> [len(z) for z in parts.states]
+    [3, 1]
     """
     X = np.asarray(X)
     n, F, c = len(X), state_size, response_size

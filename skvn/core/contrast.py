@@ -74,6 +74,18 @@ def contrast_updates(layer, x, g, error, weight, mask=None):
     Returns
     -------
     dS, dU : Tensors of the shapes of S and U
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skvn.core.contrast import contrast_updates
+    >>> from skvn.core.layer import Layer
+    >>> layer = Layer(torch.eye(2), torch.tensor([[1.0, 1.0]]), lam=0.1)
+    >>> x, g = torch.tensor([[3.0, 0.0]]), torch.tensor([[2.9, 0.0]])
+    >>> error = torch.tensor([[0.5]])  # y - U g
+    >>> dS, dU = contrast_updates(layer, x, g, error, torch.ones(1))
+    >>> dS.shape, dU
+    (torch.Size([2, 2]), tensor([[1.4500, 0.0000]]))
     """
     a = response(layer.S, g, error @ layer.U, mask)
     r = residual(layer.S, x, g, mask)

@@ -169,6 +169,14 @@ def energy(
     Returns
     -------
     Tensor of shape (n,)
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skvn.core.energy import energy
+    >>> x, g = torch.tensor([[3.0, 4.0]]), torch.tensor([[2.0, 0.0]])
+    >>> energy(torch.eye(2), x, g, torch.tensor(0.5), torch.tensor(0.5))
+    tensor([9.5000])
     """
     r = residual(design, observed, codes, mask)
     return 0.5 * r.square().sum(1) + penalty(codes, lower, upper)
@@ -275,6 +283,15 @@ def duality_gap(
     Returns
     -------
     gap, primal : Tensor of shape (n,)
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skvn.core.energy import duality_gap
+    >>> x, g = torch.tensor([[3.0, 4.0]]), torch.tensor([[2.5, 3.5]])
+    >>> gap, _ = duality_gap(torch.eye(2), x, g, torch.tensor(0.5), torch.tensor(0.5))
+    >>> gap  # this code is the minimum
+    tensor([0.])
     """
     r = residual(design, observed, codes, mask)
     q = times(r, design)

@@ -38,6 +38,14 @@ def effective(g: Tensor, A: Tensor) -> Tensor:
     Returns
     -------
     Tensor of shape (n, m, p)
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skvn.core.grid import effective
+    >>> A = torch.eye(2)[:, None, :]
+    >>> effective(torch.tensor([[2.0, 0.5]]), A)
+    tensor([[[2.0000, 0.5000]]])
     """
     return torch.einsum("nk,kmp->nmp", g, A)
 
@@ -84,6 +92,15 @@ def answer(W: list[Tensor]) -> Tensor:
     Returns
     -------
     Tensor of shape (n, p_1, ..., p_L)
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skvn.core.grid import answer
+    >>> columns, rows = torch.tensor([[[0.0, 1.0]]]), torch.tensor([[[1.0, 2.0]]])
+    >>> answer([columns, rows])
+    tensor([[[0., 0.],
+             [1., 2.]]])
     """
     flat = W[0].mT @ message(W[1:])
     return flat.reshape(len(flat), *(V.shape[2] for V in W))

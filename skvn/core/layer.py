@@ -21,6 +21,13 @@ class Layer:
         The l1 penalty of this layer's code, in the units of its input.
     phi : {"identity", "relu", "tanh", "softplus"}, default="identity"
         Activation of the upward message.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skvn.core.layer import Layer
+    >>> Layer(torch.eye(4, 3), torch.ones(2, 3), lam=0.1).n_atoms
+    3
     """
 
     S: Tensor
@@ -48,6 +55,15 @@ def message(layer: Layer, g: Tensor) -> Tensor:
     -------
     Tensor of shape (n, m)
         Input of the layer above.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skvn.core.layer import Layer, message
+    >>> layer = Layer(torch.eye(2), torch.tensor([[1.0, -1.0]]), lam=0.1, phi="relu")
+    >>> message(layer, torch.tensor([[3.0, 1.0], [1.0, 3.0]]))
+    tensor([[2.],
+            [0.]])
     """
     phi, _ = ACTIVATIONS[layer.phi]
     return phi(g @ layer.U.T)
@@ -66,6 +82,14 @@ def effective_weight(S: Tensor, U: Tensor, g: Tensor) -> Tensor:
     -------
     Tensor of shape (n, m, d)
         One weight matrix per row.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skvn.core.layer import effective_weight
+    >>> S, U = torch.eye(3, 2), torch.ones(1, 2)
+    >>> effective_weight(S, U, torch.tensor([[2.0, 0.5]]))
+    tensor([[[2.0000, 0.5000, 0.0000]]])
     """
     return (U * g[:, None, :]) @ S.T
 
@@ -82,5 +106,13 @@ def contributions(U: Tensor, g: Tensor) -> Tensor:
     -------
     Tensor of shape (n, K, m)
         Summed over K it is U g.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skvn.core.layer import contributions
+    >>> contributions(torch.tensor([[1.0, 4.0]]), torch.tensor([[2.0, 0.5]]))
+    tensor([[[2.],
+             [2.]]])
     """
     return g[:, :, None] * U.T

@@ -56,6 +56,19 @@ def local_updates(net, x, codes, weight, *, mask=None, target=None, beta=0.0):
     -------
     list of (dS, dU)
         One pair per layer, summed over the rows.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skvn.core.layer import Layer
+    >>> from skvn.core.learn import local_updates
+    >>> from skvn.core.network import Network
+    >>> net = Network([Layer(torch.eye(2), torch.eye(2), lam=0.1)])
+    >>> x, g = torch.tensor([[3.0, 1.0]]), torch.tensor([[2.0, 0.0]])
+    >>> [(dS, _)] = local_updates(net, x, [g], torch.ones(1))
+    >>> dS  # the second atom is not in use
+    tensor([[2., 0.],
+            [2., 0.]])
     """
     updates = []
     for level, x_l in enumerate(inputs(net, x, codes)):
@@ -109,6 +122,15 @@ def hebb_step(A, dA, c, rate):
     Returns
     -------
     Tensor of shape (d, K)
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skvn.core.learn import hebb_step
+    >>> dS, c = torch.tensor([[0.0, 0.0], [2.0, 0.0]]), torch.tensor([4.0, 0.0])
+    >>> hebb_step(torch.eye(2), dS, c, rate=1.0)
+    tensor([[1.0000, 0.0000],
+            [0.5000, 1.0000]])
     """
     return A + rate * dA / torch.where(c > 0, c, 1)
 

@@ -33,6 +33,15 @@ class Network:
         Code budget of the top layer: the hard top-k of the paper.
     relevance : Relevance or None, default=None
         If given, the (only) layer settles by ``settle_ard`` instead of ``settle_l1``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skvn.core.layer import Layer
+    >>> from skvn.core.network import Network, settle
+    >>> net = Network([Layer(torch.eye(2), torch.eye(2), lam=0.5)])
+    >>> settle(net, torch.tensor([[3.0, 0.1]]), tol=1e-6)
+    [tensor([[2.5000, 0.0000]])]
     """
 
     layers: list[Layer]
@@ -78,6 +87,15 @@ def free_energy(net, x, codes, *, mask=None, target=None, beta=0.0):
     Returns
     -------
     Tensor of shape (n,)
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skvn.core.layer import Layer
+    >>> from skvn.core.network import Network, free_energy
+    >>> net = Network([Layer(torch.eye(2), torch.eye(2), lam=0.5)])
+    >>> free_energy(net, torch.tensor([[3.0, 0.0]]), [torch.tensor([[2.0, 0.0]])])
+    tensor([1.5000])
     """
     total = x.new_zeros(len(x))
     for level, x_l in enumerate(inputs(net, x, codes)):
@@ -132,6 +150,18 @@ def settle(
     Returns
     -------
     list of Tensors of shape (n, K_l)
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skvn.core.layer import Layer
+    >>> from skvn.core.network import Network, free_energy, settle
+    >>> below = Layer(torch.eye(3, 2), torch.eye(2), lam=0.1)
+    >>> net = Network([below, Layer(torch.eye(2), torch.eye(2), lam=0.1)])
+    >>> x = torch.tensor([[2.0, 0.0, 1.0]])
+    >>> settled, upward = settle(net, x), settle(net, x, max_sweeps=0)
+    >>> bool(free_energy(net, x, settled) < free_energy(net, x, upward))
+    True
     """
     if net.relevance is not None:
         return [settle_relevance(net, x, mask).codes]

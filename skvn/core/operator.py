@@ -36,6 +36,14 @@ def design(A, states):
     Returns
     -------
     Tensor of shape (n, P c, K) or (P c, K)
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skvn.core.operator import design
+    >>> atoms = torch.eye(2)[:, None, :]  # a = z_0, and a = z_1
+    >>> design(atoms, torch.tensor([[3.0, 4.0]]))
+    tensor([[3., 4.]])
     """
     return torch.einsum("kcf,...pf->...pck", A, states).flatten(-3, -2)
 
@@ -51,6 +59,14 @@ def operator(A, g):
     Returns
     -------
     Tensor of shape (n, c, F)
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skvn.core.operator import operator
+    >>> atoms = torch.eye(2)[:, None, :]
+    >>> operator(atoms, torch.tensor([[2.0, 0.5]]))
+    tensor([[[2.0000, 0.5000]]])
     """
     return torch.einsum("nk,kcf->ncf", g, A)
 

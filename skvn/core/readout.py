@@ -93,6 +93,16 @@ def fit_readout(stats, fit_intercept=True):
     Returns
     -------
     Readout
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skvn.core.readout import code_statistics, fit_readout
+    >>> g = torch.arange(10.0, dtype=torch.float64)[:, None]
+    >>> statistics = code_statistics(g, 2 * g + 1, torch.ones(10))
+    >>> U, b, noise = fit_readout(statistics)
+    >>> round(float(U), 2), round(float(b), 2)
+    (2.0, 1.0)
     """
     dtype = stats.gg.dtype
     stats = CodeStatistics(*(t.double() for t in stats))

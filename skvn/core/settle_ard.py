@@ -58,17 +58,17 @@ def settle_ard(
     Repeats `rounds` times: solve for g given (gamma, s2), then update (gamma, s2);
     and solves once more. With q_k = d_k^T A^{-1} d_k and w = A^{-1} v,
 
-    - ``"mackay"``: gamma_k <- g_k^2 / (gamma_k q_k), s2 <- s2 sqrt(|w|^2 / tr A^{-1});
-      fast, **not monotone** in the evidence;
-    - ``"em"``: gamma_k <- g_k^2 + Sigma_kk, s2 <- (|v - D g|^2 + tr(D Sigma D^T)) / r;
-      slow, never lowers the evidence as long as `prior` and `noise` start inside the
-      limits below.
+    - "mackay": ``gamma_k <- g_k^2 / (gamma_k q_k)``,
+      ``s2 <- s2 sqrt(|w|^2 / tr A^{-1})``; fast, **not monotone** in the evidence;
+    - "em": ``gamma_k <- g_k^2 + Sigma_kk``,
+      ``s2 <- (|v - D g|^2 + tr(D Sigma D^T)) / r``; slow, never lowers the evidence as
+      long as `prior` and `noise` start inside the limits below.
 
-    Limits, with e the mean square of the r visible entries of the row and |d_k| over
-    these: ``1e-9 <= gamma_k |d_k|^2 / (r e) <= 0.5`` (or `prior` if that is below the
-    lower limit) and ``floor <= s2 <= e``. A hidden entry is thus the same as an entry
-    that does not exist. Scaling `observed` by a, `prior`, `noise` and
-    `floor` by a^2 scales the codes by a.
+    Limits, with e the mean square of the r visible entries of the row and ``|d_k|``
+    over these: ``1e-9 <= gamma_k |d_k|^2 / (r e) <= 0.5`` (or `prior` if that is below
+    the lower limit) and ``floor <= s2 <= e``. A hidden entry is thus the same as an
+    entry that does not exist. Scaling `observed` by a, `prior`, `noise` and `floor` by
+    a^2 scales the codes by a.
 
     Parameters
     ----------
@@ -105,6 +105,16 @@ def settle_ard(
     Codes become exactly sparse only slowly: gamma shrinks geometrically towards its
     lower limit. With r = 64 (48 visible) and K = 256, 4 rounds left about 180 codes
     non-zero (40 of them above 1e-3 of the largest), 16 rounds about 35.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skvn.core.settle_ard import settle_ard
+    >>> D = torch.tensor([[1.0, 0.6], [0.0, 0.8]])
+    >>> x, mask = torch.tensor([[2.0, 0.0]]), torch.tensor([[True, True]])
+    >>> post = settle_ard(D, x, torch.ones(2), noise=1e-3, floor=1e-3, mask=mask)
+    >>> bool((post.codes - torch.tensor([[2.0, 0.0]])).abs().max() < 0.05)
+    True
     """
     seen = torch.ones_like(observed) if mask is None else mask.to(observed.dtype)
     values = observed if mask is None else torch.where(mask, observed, 0.0)
@@ -141,6 +151,14 @@ def evidence(design, observed, gamma, noise, mask=None):
     -------
     Tensor of shape (n,)
         The lower, the better (gamma, noise) explain the row.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skvn.core.settle_ard import evidence
+    >>> x, gamma = torch.tensor([[1.0]]), torch.tensor([[1.0]])
+    >>> float(evidence(torch.eye(1), x, gamma, torch.ones(1)))  # 1 / 2 + log 2
+    1.193...
     """
     seen = torch.ones_like(observed) if mask is None else mask.to(observed.dtype)
     values = observed if mask is None else torch.where(mask, observed, 0.0)

@@ -95,6 +95,17 @@ def settle_ep(
     -------
     Posterior
         A row with nothing visible has the prior's moments.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skvn.core.mixture import first_mixture
+    >>> from skvn.core.settle_ep import settle_ep
+    >>> x = torch.tensor([[2.0, 0.0]], dtype=torch.float64)
+    >>> prior = first_mixture(2, 1.0, x)
+    >>> post = settle_ep(torch.eye(2).to(x), x, prior, noise=1e-3)
+    >>> bool((post.codes - x).abs().max() < 0.05)
+    True
     """
     n, r = observed.shape
     K = design.shape[-1]

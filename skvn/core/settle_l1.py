@@ -116,6 +116,14 @@ def settle_l1(
     -------
     Settled
         Codes are exactly zero where inactive.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skvn.core.settle_l1 import settle_l1
+    >>> x, lam = torch.tensor([[3.0, 0.1]]), torch.tensor(0.5)
+    >>> settle_l1(torch.eye(2), x, lam, lam, tol=1e-6).codes
+    tensor([[2.5000, 0.0000]])
     """
     problem, settled, at_work = _prepare(design, observed, lower, upper, mask, start)
     factors = Factors(design) if design.dim() == 2 else None
@@ -199,6 +207,14 @@ def fista(
     -------
     Settled
         Codes are exactly zero where inactive.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from skvn.core.settle_l1 import fista
+    >>> x, lam = torch.tensor([[3.0, 0.1]]), torch.tensor(0.5)
+    >>> fista(torch.eye(2), x, lam, lam, tol=1e-6).codes
+    tensor([[2.5000, 0.0000]])
     """
     problem, settled, rows = _prepare(design, observed, lower, upper, mask, start)
     part = problem.take(rows)

@@ -111,6 +111,14 @@ def nbody_features(positions, velocities, present):
     Returns
     -------
     ndarray of shape (n, 8, 10)
+
+    Examples
+    --------
+    >>> from skvn.datasets import make_nbody, nbody_features
+    >>> data = make_nbody(3, random_state=0)
+    >>> state = data.query_positions, data.query_velocities, data.present
+    >>> nbody_features(*state).shape
+    (3, 8, 10)
     """
     d, r, both = _pairs(positions, present)
     bumps = np.exp(-0.5 * ((r[..., None] - _CENTRES) / _WIDTHS) ** 2)
@@ -135,6 +143,14 @@ def nbody_forces(positions, velocities, present):
     -------
     ndarray of shape (n, 4, 4, 2)
         Force, body, coordinate.
+
+    Examples
+    --------
+    >>> from skvn.datasets import make_nbody, nbody_forces
+    >>> data = make_nbody(3, random_state=0)
+    >>> state = data.query_positions, data.query_velocities, data.present
+    >>> nbody_forces(*state).shape
+    (3, 4, 4, 2)
     """
     d, r, both = _pairs(positions, present)
     pull = both / (r**2 + 0.25) ** 1.5
@@ -159,9 +175,53 @@ def nbody_accelerations(positions, velocities, strength, present):
     Returns
     -------
     ndarray of shape (n, 4, 2)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvn.datasets import make_nbody, nbody_accelerations
+    >>> data = make_nbody(3, random_state=0)
+    >>> state = data.query_positions, data.query_velocities, data.strength, data.present
+    >>> bool(np.allclose(nbody_accelerations(*state).reshape(3, -1), data.y))
+    True
     """
     terms = nbody_forces(positions, velocities, present)
     return np.einsum("nk,nkbc->nbc", strength, terms)
+
+
+def nbody_rollout(positions, velocities, strength, present, n_steps):
+    """True motion from a state, in steps of 0.1 (Runge-Kutta, five parts per step).
+
+    Parameters
+    ----------
+    positions, velocities : ndarray of shape (n, 4, 2)
+    strength : ndarray of shape (n, 4)
+        Relative to nominal.
+    present : bool ndarray of shape (n, 4)
+    n_steps : int
+
+    Returns
+    -------
+    positions, velocities : ndarray of shape (n, n_steps + 1, 4, 2)
+        From the given state on.
+
+    Examples
+    --------
+    >>> from skvn.datasets import make_nbody, nbody_rollout
+    >>> data = make_nbody(3, n_forces=2, random_state=0)
+    >>> state = data.positions[:, -1], data.velocities[:, -1]
+    >>> x, v = nbody_rollout(*state, data.strength, data.present, 10)
+    >>> x.shape
+    (3, 11, 4, 2)
+    """
+    path = [(positions, velocities)]
+    for _ in range(n_steps):
+        state = path[-1]
+        for _ in range(_SUBSTEPS):
+            state = _runge_kutta(*state, strength, present, _STEP / _SUBSTEPS)
+        path.append(state)
+    x, v = zip(*path, strict=True)
+    return np.stack(x, 1), np.stack(v, 1)
 
 
 def _pairs(x, present):
@@ -197,13 +257,9 @@ def _window(strength, present, noise, rng):
     n = len(strength)
     state = _draw_state(n, present, rng)
     lead = rng.integers(0, _MAX_LEAD + 1, n)
-    path = [state]
-    for _ in range(_MAX_LEAD + 2):
-        for _ in range(_SUBSTEPS):
-            state = _runge_kutta(*state, strength, present, _STEP / _SUBSTEPS)
-        path.append(state)
+    path = nbody_rollout(*state, strength, present, _MAX_LEAD + 2)
     rows, times = np.arange(n)[:, None], lead[:, None] + np.arange(3)
-    x, v = (np.stack(part, 1)[rows, times] for part in zip(*path, strict=True))
+    x, v = (part[rows, times] for part in path)
     seen = present[:, None, :, None]
     x = (x + noise * rng.normal(size=x.shape)) * seen
     return x, (v + noise * rng.normal(size=v.shape)) * seen

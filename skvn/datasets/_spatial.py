@@ -48,6 +48,12 @@ def population_code(position, size, kind="bump"):
     Returns
     -------
     ndarray of shape (n_samples, size)
+
+    Examples
+    --------
+    >>> from skvn.datasets import population_code
+    >>> population_code([2], 5).round(2)
+    array([[0.14, 0.61, 1.  , 0.61, 0.14]])
     """
     if kind not in _CODES:
         raise ValueError(f"kind must be one of {sorted(_CODES)}, got {kind!r}.")
@@ -161,6 +167,15 @@ def hide_sides(y, positions, random_state=None):
     -------
     ndarray of shape (n_samples, size**2)
         A copy with NaN where hidden.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skvn.datasets import hide_sides, make_spatial
+    >>> data = make_spatial(size=8, random_state=0)
+    >>> hidden = np.isnan(hide_sides(data.y, data.positions, random_state=0))
+    >>> hidden.shape
+    (64, 64)
     """
     rng = check_random_state(random_state)
     n, size = len(y), round(y.shape[1] ** 0.5)

@@ -8,6 +8,7 @@ from skvn.datasets import (
     nbody_accelerations,
     nbody_features,
     nbody_forces,
+    nbody_rollout,
 )
 from skvn.datasets._nbody import _runge_kutta
 from skvn.systems import unpack_systems
@@ -64,6 +65,14 @@ def test_window_moves_under_the_forces():
         x, v = _runge_kutta(x, v, data.strength, data.present, 0.002)
     np.testing.assert_allclose(x, data.positions[:, 1], atol=1e-5)
     np.testing.assert_allclose(v, data.velocities[:, 1], atol=1e-5)
+
+
+def test_rollout_goes_through_the_window():
+    data = make_nbody(4, n_forces=4, n_bodies=3, random_state=0)
+    first = data.positions[:, 0], data.velocities[:, 0]
+    x, v = nbody_rollout(*first, data.strength, data.present, 2)
+    np.testing.assert_allclose(x, data.positions, atol=1e-12)
+    np.testing.assert_allclose(v, data.velocities, atol=1e-12)
 
 
 def test_the_laws_are_nearly_linear_in_the_features():
