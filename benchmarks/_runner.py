@@ -45,6 +45,8 @@ class Method:
     family: str
     make: Callable
     settings: str = ""
+    # Whether the task's tables for figures are made
+    tables: bool = True
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Task:
 
     train: tuple
     tests: dict
-    # error(y_hat, y, X) -> float
+    # error(y_hat, y, X) -> float, or {suffix of the split's name: float}
     error: Callable
     # tables(model) -> {name: DataFrame}: what the figures are drawn from
     tables: Callable | None = field(default=None)
@@ -111,8 +113,12 @@ def run_cell(load, config, method, seed, options):
         y_hat = model.predict(X)
         spent = clock(options.device) - start
         error = task.error(y_hat, y, X)
-        rows.append(common | {"split": split, "error": error, "predict_time": spent})
-    tables = task.tables(model) if task.tables is not None else {}
+        errors = error if isinstance(error, dict) else {"": error}
+        for suffix, value in errors.items():
+            timed = {"split": split + suffix, "error": value, "predict_time": spent}
+            rows.append(common | timed)
+    wanted = method.tables and task.tables is not None
+    tables = task.tables(model) if wanted else {}
     labels = dict(zip(KEY, (config, method.name, seed), strict=True))
     return rows, {name: table.assign(**labels) for name, table in tables.items()}
 

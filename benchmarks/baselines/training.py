@@ -50,6 +50,8 @@ class Backprop:
         Makes the pairs to learn from, afresh for every batch; ``fit(X)`` needs no y.
     weight_decay : float
         Of AdamW.
+    anneal : bool
+        Whether the rate also falls linearly to 0 over the budget.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class Backprop:
         rates=RATES,
         augment=None,
         weight_decay=1e-4,
+        anneal=False,
     ):
         self.make, self.seed, self.max_steps, self.device = (
             make,
@@ -73,6 +76,7 @@ class Backprop:
         )
         self.batch_size, self.patience, self.rates = batch_size, patience, rates
         self.augment, self.weight_decay = augment, weight_decay
+        self.anneal = anneal
 
     def fit(self, X, y=None):
         """Choose the rate, then train."""
@@ -124,8 +128,10 @@ class Backprop:
         errors, best, cuts, waited = [], (math.inf, None), 0, 0
         every = max(1, self.max_steps // CHECKS)
         for step in range(1, max_steps + 1):
-            for group in adam.param_groups:  # warm-up over the first fiftieth
-                group["lr"] = rate * 3.0**-cuts * min(1, 50 * step / self.max_steps)
+            warm = min(1, 50 * step / self.max_steps)  # over the first fiftieth
+            left = 1 - step / max_steps if self.anneal else 1
+            for group in adam.param_groups:
+                group["lr"] = rate * 3.0**-cuts * warm * left
             self._step(net, adam, train, generator)
             if step % every and step != max_steps:
                 continue
