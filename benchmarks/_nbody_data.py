@@ -131,7 +131,7 @@ def off_line(x, v, x_end, n_steps, present):
 @lru_cache(maxsize=1)
 def make_data(config, seed, quick):
     """Training systems; split -> X and y."""
-    sizes = (400, 50) if quick else (4000, 500)
+    sizes = (200, 20) if quick else (4000, 500)
     seed += FIRST_SEED
     train = make_split(config, sizes[0], 1, 4, [seed, 0])["id"]
     tests = {}

@@ -13,9 +13,9 @@ L1_GRID = (0.002, 0.01, 0.03, 0.1)
 class TunedL1:
     """l1 settle; penalty at prediction chosen on a tenth of the training systems."""
 
-    def __init__(self, n_components=6, grid=L1_GRID, **options):
+    def __init__(self, n_components=6, grid=L1_GRID, max_iter=40, **options):
         self.model = VectorNetworkOperatorRegressor(
-            n_components, solver="l1", max_iter=40, **options
+            n_components, solver="l1", max_iter=max_iter, **options
         )
         self.grid = grid
 

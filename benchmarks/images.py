@@ -76,11 +76,12 @@ CONFIGS = [f"{data}-{task}" for data in ("mnist", "digits") for task in TASKS]
 
 
 class Size(NamedTuple):
-    """Side of the images, atoms, and numbers in a code."""
+    """Side of the images, atoms, numbers in a code, and width of the MLPs."""
 
     side: int
     n_atoms: int
     n_code: int
+    width: int
 
 
 def methods(config, options):
@@ -88,9 +89,9 @@ def methods(config, options):
     data, task = config.split("-", 1)
     if data == "mnist" and options.quick and options.mnist is None:
         return []
-    size = Size(14, 192, 32) if data == "mnist" else Size(8, 128, 16)
+    size = Size(14, 192, 32, 256) if data == "mnist" else Size(8, 128, 16, 128)
     if options.quick:
-        size = size._replace(n_atoms=16, n_code=8)
+        size = size._replace(n_atoms=16, n_code=8, width=64)
     return {
         "reconstruct": reconstruct_methods,
         "classes": reconstruct_methods,
@@ -147,8 +148,8 @@ def dictionary(name, K, coder, **keywords):
 
 def reconstruct_methods(size):
     """All answer from the same number of code entries."""
-    side, K, b = size
-    mlp = partial(mlp_autoencoder, side**2, b)
+    side, K, b, width = size
+    mlp = partial(mlp_autoencoder, side**2, b, width)
     conv, vae = (partial(conv_autoencoder, side, b, beta) for beta in (0, 1e-3))
     same = {"augment": itself}
     plain = {"n_components": K, "solver": "l1", "n_nonzero_coefs": b}
@@ -171,8 +172,8 @@ def reconstruct_methods(size):
 
 def half_methods(size):
     """Networks see fresh random halves in every batch; VN regressors two of each."""
-    side, K, _ = size
-    mlp = partial(mlp_autoencoder, side**2, 64)
+    side, K, _, width = size
+    mlp = partial(mlp_autoencoder, side**2, 64, width)
     conv = partial(conv_autoencoder, side, 64)
     half, atoms = {"augment": random_halves}, {"n_components": K}
     regressor = partial(vn, kind=Restorer, spoil=hide_halves)
@@ -198,8 +199,8 @@ def half_methods(size):
 
 def denoise_methods(size):
     """Networks see fresh noise in every batch; its size is known to all."""
-    side, K, n_code = size
-    mlp = partial(mlp_autoencoder, side**2, 64)
+    side, K, n_code, width = size
+    mlp = partial(mlp_autoencoder, side**2, 64, width)
     noise, atoms = {"augment": add_noise}, {"n_components": K, "alpha": 0.12}
     contrast = atoms | {"learning": "contrastive"}
     return [
@@ -219,7 +220,7 @@ def denoise_methods(size):
 def unmix_methods(size):
     """One model per class of single images; the network trains on sums."""
     K = size.n_atoms // 3
-    mlp = partial(MixtureMLP, size.side**2)
+    mlp = partial(MixtureMLP, size.side**2, width=size.width)
     return [
         trivial("half of the sum", HalfOfTheSum),
         classical("Gaussian per class", GaussianUnmixer),
@@ -239,7 +240,7 @@ def moving_methods(size):
         trivial("last frame", Given, d),
         classical("ridge", RidgeCV, np.logspace(-4, 1, 6)),
         classical("k nearest", Neighbours, 5),
-        net("MLP", partial(MLP, 2 * d, d), 2000),
+        net("MLP", partial(MLP, 2 * d, d, size.width), 2000),
         net("CNN", partial(FrameCNN, size.side), 750, **two_rates),
         vn("clamped (plain)", Plain, 10, beta=0.1, **atoms),
         vn("contrastive", Plain, 5, learning="contrastive", **atoms),

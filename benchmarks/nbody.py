@@ -173,7 +173,7 @@ def networks(config):
 
 def network(config, frame, trainer, module, n_steps, whole, seed, options):
     """One network, untrained."""
-    n_steps = 20 if options.quick else n_steps
+    n_steps = 6 if options.quick else n_steps
     model = trainer(module, seed, n_steps, options.device, patience=3)
     return frame(config, model, whole=whole)
 
@@ -185,7 +185,7 @@ def graph_edges(X):
 
 def plain(config):
     """The published recipe: flat, l1 codes clamped to the answer, one or two layers."""
-    shallow, deep = 64, (64, 32)
+    sizes = {1: 64, 2: (64, 32)}
     return [
         Method(
             f"VN flat, l1, {n} layer{'s' * (n > 1)}",
@@ -193,7 +193,8 @@ def plain(config):
             partial(flat, config, size),
             f"K={size}, beta=1, 10 epochs",
         )
-        for n, size in ((1, shallow), (2, deep))
+        for n, size in sizes.items()
+        if config != "forecast" or n == 1
     ]
 
 
@@ -241,7 +242,9 @@ def vn(config, name, kind, settings, **parameters):
     """A row with an operator Vector Network."""
 
     def make(seed, options):
-        model = kind(random_state=seed, device=options.device, **parameters)
+        quick = {"max_iter": 3} if options.quick else {}
+        fixed = {"random_state": seed, "device": options.device}
+        model = kind(**fixed, **parameters, **quick)
         return operator(config, model)
 
     return Method(name, "vn", make, settings)

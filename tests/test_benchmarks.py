@@ -144,26 +144,28 @@ def _rows():
 
 
 def test_goals_choose_the_network_on_id_and_say_where_it_loses():
-    import plot_results
+    import _tables
 
-    text = plot_results.goals(_rows())
+    text = _tables.goals(_rows())
     assert "VN b" not in text
     assert "| c | sum | VN a | 0.2 | MLP | 0.8 | 4x | PCA | 0.1 | **0.5x** |" in text
 
 
 def test_the_best_method_is_bold_and_references_are_not():
-    import plot_results
+    import _tables
 
-    text = plot_results.table(_rows())
+    text = _tables.table(_rows())
     assert "| PCA | **0.05** | 0.1 |" in text
     assert "| VN b | 0.2 | **0.01** |" in text
     assert "**0**" not in text
 
 
 def test_readme_says_what_the_results_say():
-    import plot_results
+    import _tables
 
-    assert (BENCHMARKS / "README.md").read_text() == plot_results.readme()
+    assert (BENCHMARKS / "README.md").read_text() == _tables.readme()
+    project = (BENCHMARKS.parent / "README.md").read_text()
+    assert project == _tables.with_headlines(project)
 
 
 def test_every_script_has_the_common_options(monkeypatch):

@@ -114,7 +114,7 @@ class NMFUnmixer(PairUnmixer):
 class MixtureMLP(nn.Module):
     """[sum, class, class] to the two parts; in any order where no class is told."""
 
-    def __init__(self, n_features, n_classes=10, width=512):
+    def __init__(self, n_features, n_classes=10, width=256):
         super().__init__()
         self.n_classes = n_classes
         self.net = MLP(n_features + 2 * n_classes, 2 * n_features, width, 2)
