@@ -52,8 +52,8 @@ from sklearn.preprocessing import StandardScaler
 
 import skvn
 from skvn import VectorNetworkRegressor, VectorNetworkTransformer
-from skvn.__main__ import gaussian_conditional, hide_halves
-from skvn.datasets import hide_entries, make_functions
+from skvn.__main__ import gaussian_conditional
+from skvn.datasets import hide_entries, hide_halves, make_functions
 
 VERSIONS = (
     f"skvn {skvn.__version__}, scikit-learn {sklearn.__version__}, "

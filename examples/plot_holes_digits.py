@@ -23,26 +23,15 @@ from sklearn.linear_model import Ridge
 from sklearn.model_selection import train_test_split
 
 from skvn import VectorNetworkTransformer
+from skvn.datasets import hide_halves, mix_images
 
 X, y = load_digits(return_X_y=True)
 X_train, X_test, y_train, y_test = train_test_split(
     np.float32(X / 16), y, train_size=1000, test_size=400, random_state=0, stratify=y
 )
-rng = np.random.default_rng(0)
-partner = rng.permutation(len(X_test))
-differs = y_test != y_test[partner]
-truths = {"single digits": X_test, "sums of two": (X_test + X_test[partner])[differs]}
-
-row, column = np.divmod(np.arange(64), 8)
-halves = np.array([row < 4, row >= 4, column < 4, column >= 4])
-
-
-def hide_halves(X):
-    """Set a random half (top, bottom, left or right) of every image to NaN."""
-    return np.where(halves[rng.integers(4, size=len(X))], np.float32("nan"), X)
-
-
-missing = {test: hide_halves(truth) for test, truth in truths.items()}
+sums, _ = mix_images(X_test, y_test, random_state=0)
+truths = {"single digits": X_test, "sums of two": sums}
+missing = {test: hide_halves(truth, random_state=0) for test, truth in truths.items()}
 
 # %%
 # Four fillers
@@ -55,7 +44,7 @@ network = VectorNetworkTransformer(128, solver="ard", tol=0.02, random_state=0)
 network.fit(X_train)
 knn = KNNImputer(n_neighbors=10, weights="distance").fit(X_train)
 iterative = IterativeImputer(Ridge(1.0), tol=0.5)
-iterative.fit(np.vstack([X_train, hide_halves(X_train)]))
+iterative.fit(np.vstack([X_train, hide_halves(X_train, random_state=1)]))
 moments = X_train.T @ X_train / len(X_train) + 1e-3 * np.eye(64)
 
 

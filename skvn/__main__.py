@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MaxAbsScaler
 
 from . import VectorNetworkRegressor, VectorNetworkTransformer
+from .datasets import hide_halves
 
 
 def read_digits(X_train, X_test, y_train, y_test, quick):
@@ -37,14 +38,6 @@ def read_digits(X_train, X_test, y_train, y_test, quick):
     print(f"  test accuracy, raw pixels   {raw.score(X_test, y_test):.3f}")
     print(f"  test accuracy, atom codes   {search.score(X_test, y_test):.3f}")
     return search.best_estimator_
-
-
-def hide_halves(X, random_state):
-    """Set one random half (top, bottom, left or right) of every image to NaN."""
-    rng = np.random.default_rng(random_state)
-    row, column = np.divmod(np.arange(64), 8)
-    halves = np.array([row < 4, row >= 4, column < 4, column >= 4])
-    return np.where(halves[rng.integers(4, size=len(X))], np.nan, X)
 
 
 def gaussian_conditional(X_train, X_missing, ridge=1e-2):

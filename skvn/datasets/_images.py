@@ -49,7 +49,8 @@ def load_mnist(path=None):
     """
     if path is None:
         X, y = fetch_openml("mnist_784", version=1, return_X_y=True, as_frame=False)
-        arrays = dict(zip(_ARRAYS, (X[:60000], y[:60000], X[60000:], y[60000:])))  # noqa: B905
+        arrays = X[:60000], y[:60000], X[60000:], y[60000:]
+        arrays = dict(zip(_ARRAYS, arrays, strict=True))
     else:
         with np.load(path) as file:
             missing = sorted(set(_ARRAYS) - set(file.files))
@@ -156,7 +157,7 @@ def hide_halves(X, random_state=None):
     >>> hide_halves(np.eye(4)[:1], random_state=0)
     array([[nan, nan,  0.,  0.]])
     """
-    X = np.asarray(X, dtype=float)
+    X = np.asarray(X)
     side = _square(X).shape[1]
     row, column = np.indices((side, side)).reshape(2, -1) < side / 2
     halves = np.array([row, ~row, column, ~column])
@@ -200,7 +201,8 @@ def move_images(X, angle=0.0, shift=(0.0, 0.0), scale=1.0):
     back = np.moveaxis(turn, -1, 0) / scale[:, None, None]
     centre = (side - 1) / 2
     offset = centre - np.einsum("nij,nj->ni", back, centre + shift)
-    moved = [affine_transform(*one, order=1) for one in zip(images, back, offset)]  # noqa: B905
+    each = zip(images, back, offset, strict=True)
+    moved = [affine_transform(*one, order=1) for one in each]
     return np.reshape(moved, (n, -1))
 
 
