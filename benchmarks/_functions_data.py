@@ -27,7 +27,7 @@ CONFIGS = {
 def load(config, seed, options):
     """Training rows; every kind of signal with every pattern of holes."""
     settings, n_train = CONFIGS[config]
-    n_train, n_test = (300, 8) if options.quick else (n_train, 400)
+    n_train, n_test = (120, 8) if options.quick else (n_train, 400)
     make = partial(make_functions, **settings)
     X, _ = make(n_train, "train", random_state=1000 + seed)
     signals = {kind: make(n_test, kind, random_state=2000 + seed) for kind in KINDS}

@@ -129,11 +129,12 @@ def vector_networks(K):
 
 def more_vector_networks(K):
     """The plain recipe and its variants."""
-    deep = {"hidden_layer_sizes": N_POINTS, "max_sweeps": 5, "max_iter": 3}
+    deep = L1 | {"alpha": 0.005, "hidden_layer_sizes": N_POINTS}
+    deep |= {"max_sweeps": 3, "max_iter": 2, "transform_tol": 1e-2}
     contrast = {"learning": "contrastive", "max_iter": 3}
     rows = {
         "VN l1": (filler(K, max_iter=3, **L1), f"K={K}"),
-        "VN l1, 2 layers": (filler([K, K // 2], **deep, **L1), f"K={K} and {K // 2}"),
+        "VN l1, 2 layers": (filler([K, K // 2], **deep), f"K={K} and {K // 2}"),
         "VN regressor, clamped Hebb": (
             answerer(K, beta=1.0, max_iter=3, **L1),
             f"K={K}, beta=1, from rows with holes",

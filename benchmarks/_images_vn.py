@@ -114,36 +114,31 @@ class Unmixer(PairUnmixer):
         first, second = np.split(codes, [len(self.models[a].components_)], axis=1)
         first = first @ self.models[a].components_
         second = second @ self.models[b].components_
-        energy = np.square(x - first - second).sum(1) / 2
-        if both.solver_ == "l1":
-            energy += both.lambdas_[0] * np.abs(codes).sum(1)
-        return first, second, -energy
+        error = np.square(x - first - second).sum(1) / 2
+        return first, second, -error - both.lambdas_[0] * np.abs(codes).sum(1)
 
 
 class LocalOperator:
-    """Every pixel's own operator on the pixels around it, inferred from two frames.
+    """The filter that moves every pixel's surroundings, inferred from two frames.
 
     A system is a window about a pixel. Its rows are the window's pixels: the state is
-    the patch about such a pixel in the mean of two frames, the response its change
-    from the first frame to the second. The query is the middle pixel, one frame later.
-    The operator of a window fills the row of its middle pixel in a matrix M; the third
-    frame solves ``f1 - f0 = M (f0 + f1) / 2``, with a small ``ridge`` on the change,
-    as M may be far off at frequencies that its window did not show.
+    the patch about such a pixel in the first frame, the response the pixel in the
+    second. All obey one filter, a sum of the atoms. The query is the middle pixel's
+    patch in the second frame, the answer this pixel in the third.
     """
 
     def __init__(
         self,
-        n_components=2,
+        n_components=6,
         *,
         patch=3,
         window=2,
         n_systems=2000,
         solver="ard",
-        ridge=0.03,
         **options,
     ):
         self.patch, self.window, self.n_systems = patch, window, n_systems
-        self.ridge, self.seed = ridge, options["random_state"]
+        self.seed = options["random_state"]
         self.options = {"n_components": n_components, "solver": solver, **options}
 
     def fit(self, X, y):
@@ -154,14 +149,11 @@ class LocalOperator:
         changes = np.abs(now - before) + np.abs(y - now) > 0.05
         rng = np.random.RandomState(self.seed)
         frame, pixel = rng.permutation(np.argwhere(changes))[: self.n_systems].T
-        query = self._rows(now, y, frame, pixel[:, None])
-        observed = self._rows(before, now, frame, self.near[pixel])
-        X, y = (a.astype(np.float32) for a in pack_systems(*observed, *query))
         size = self.around.shape[1]
         self.model = VectorNetworkOperatorRegressor(state_size=size, **self.options)
-        self.model.fit(X, y)
+        self.model.fit(self._systems(before, now, frame, pixel), y[frame, pixel])
         self.n_parameters = self.model.atoms_.size
-        self.budget = f"{self.model.n_iter_} epochs of {len(X)} windows"
+        self.budget = f"{self.model.n_iter_} epochs of {len(pixel)} windows"
         return self
 
     def predict(self, X):
@@ -169,26 +161,19 @@ class LocalOperator:
         parts = [X[i : i + 20] for i in range(0, len(X), 20)]
         return np.concatenate([self._next(*np.split(x, 2, axis=1)) for x in parts])
 
-    def _rows(self, first, second, frame, pixels):
-        """States (n, rows, patch) and responses (n, rows) of pixels (n, rows)."""
-        mean, change = edged(first + second) / 2, edged(second - first)
-        frame = frame[:, None]
-        return mean[frame[..., None], self.around[pixels]], change[frame, pixels]
-
     def _next(self, before, now):
-        n, d = now.shape
-        frame, pixel = np.divmod(np.arange(n * d), d)
-        rows = self._rows(before, now, frame, self.near[pixel])
-        query = np.full_like(rows[0][:, :1], np.nan)
-        X = pack_systems(*rows, query).astype(np.float32)
-        M = np.zeros((n, d, d + 1))
-        weights = self.model.effective_weight(X).reshape(n, d, -1)
-        np.put_along_axis(M, self.around[None, :-1], weights, 2)
-        M = M[:, :, :d]
-        A = np.eye(d) - M / 2
-        G = A.swapaxes(1, 2) @ A + self.ridge * np.eye(d)
-        change = np.linalg.solve(G, A.swapaxes(1, 2) @ (M @ now[:, :, None]))
-        return now + change[:, :, 0]
+        frame, pixel = np.divmod(np.arange(now.size), now.shape[1])
+        systems = self._systems(before, now, frame, pixel)
+        return self.model.predict(systems).reshape(now.shape)
+
+    def _systems(self, before, now, frame, pixel):
+        """Windows about pixels of frames, and the query of each."""
+        first, second = edged(before), edged(now)
+        frame, near = frame[:, None], self.near[pixel]
+        states = first[frame[..., None], self.around[near]]
+        queries = second[frame, self.around[pixel]][:, None]
+        packed = pack_systems(states, second[frame, near], queries)
+        return packed.astype(np.float32)
 
 
 def neighbours(d, radius):
@@ -206,13 +191,10 @@ def edged(frames):
 
 
 def joined(a, b):
-    """A transformer with the atoms of two."""
+    """A transformer with the atoms of two, both of the "l1" settle."""
     both = copy.deepcopy(a)
     both.components_ = np.vstack([a.components_, b.components_])
     both.lambdas_ = (a.lambdas_ + b.lambdas_) / 2
-    if both.solver_ == "ard":
-        both.prior_variance_ = np.concatenate([a.prior_variance_, b.prior_variance_])
-        both.noise_ = (a.noise_ + b.noise_) / 2
     return both
 
 

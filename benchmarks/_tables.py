@@ -84,12 +84,14 @@ def table(rows):
     """Medians of one configuration, the lowest of every column in bold."""
     wide = medians(rows)
     splits = list(rows["split"].unique())
-    times = rows.groupby(["family", "method"])[["fit_time", "n_parameters"]].median()
+    each = rows.groupby(["family", "method"])
+    costs = each[["fit_time", "n_parameters"]].median()
+    costs["seeds"] = each["seed"].nunique()
     counted = wide[wide.index.get_level_values("family") != "reference"]
     lines, last = [], None
     for (family, method), errors in wide[splits].iterrows():
         if family != last:
-            lines.append([f"*{FAMILY_NAMES[family]}*"] + [""] * (len(splits) + 2))
+            lines.append([f"*{FAMILY_NAMES[family]}*"] + [""] * (len(splits) + 3))
             last = family
         cells = [
             f"**{number(e)}**"
@@ -97,10 +99,10 @@ def table(rows):
             else number(e)
             for s, e in errors.items()
         ]
-        cost = times.loc[(family, method)]
-        cost = [number(cost["fit_time"]), f"{cost['n_parameters']:.0f}"]
-        lines.append([method, *cells, *cost])
-    return markdown(["method", *splits, "fit s", "parameters"], lines)
+        cost = costs.loc[(family, method)]
+        size = f"{cost['n_parameters']:.0f}", f"{cost['seeds']:.0f}"
+        lines.append([method, *cells, number(cost["fit_time"]), *size])
+    return markdown(["method", *splits, "fit s", "parameters", "seeds"], lines)
 
 
 def champion(wide):
@@ -191,11 +193,8 @@ def fill(text):
             rows = rows[rows["config"].isin(chosen)]
         if kind != "table":
             return {"goals": goals, "budgets": budgets}[kind](rows)
-        parts = []
-        for config, part in rows.groupby("config", sort=False):
-            seeds = part["seed"].nunique()
-            parts.append(f"**{config}** ({seeds} seeds)\n\n{table(part)}")
-        return "\n\n".join(parts)
+        parts = rows.groupby("config", sort=False)
+        return "\n\n".join(f"**{config}**\n\n{table(part)}" for config, part in parts)
 
     return re.sub(r"<!-- ((?:table|goals|budgets): [^>]*?) -->", replace, text)
 

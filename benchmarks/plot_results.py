@@ -21,9 +21,6 @@ from _tables import (
     with_headlines,
 )
 
-# Methods whose paths are drawn.
-ROLLED_OUT = ("last acceleration", "ridge on products", "MLP", "GNN", "Transformer")
-ROLLED_OUT += ("EB Gaussian, two noises", "VN operator, ep")
 COLOURS = dict(zip(FAMILIES, ("C3", "C0", "C2", "0.6"), strict=True))
 
 
@@ -93,7 +90,6 @@ def draw_rollouts(folder):
     if not path.exists():
         return
     paths = pd.read_csv(path)
-    paths = paths[paths["method"].isin(ROLLED_OUT)]
     systems, methods = paths["system"].unique(), paths["method"].unique()
     fig, axes = _plt().subplots(
         len(systems),

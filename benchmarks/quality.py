@@ -1,4 +1,4 @@
-"""Quality of the two flat estimators on data that scikit-learn ships (and one task).
+"""Quality of the two flat estimators on tables that scikit-learn ships.
 
     python benchmarks/quality.py [--tasks ...] [--quick] [--out benchmarks/results]
 
@@ -6,14 +6,10 @@ Tasks:
 
 ``digits``     accuracy of LogisticRegression on atom codes, PCA and raw pixels (5-fold)
 ``regression`` R^2 on diabetes and Friedman 1-3 (5-fold)
-``halves``     squared error of a hidden half of unseen digits, relative to its energy
-               (5-fold)
-``functions``  the same for a hidden block of signals that are sums of unseen pairs and
-               triples of families; models saw singles and two other pairs (3 seeds)
 ``alpha``      codes of digits and standardised wine: accuracy against alpha, to see
                whether one grid serves both scales
 
-One row per (task, data, method, fold or seed) goes to quality.csv; nothing is tuned on
+One row per (task, data, method, fold) goes to quality.csv; nothing is tuned on
 test folds: settings are the estimators' defaults unless the row's ``settings`` says so.
 """
 
@@ -21,11 +17,8 @@ import argparse
 import platform
 import time
 import warnings
-from functools import partial
-from itertools import islice
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import sklearn
 import torch
@@ -43,7 +36,6 @@ from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.experimental import enable_iterative_imputer  # noqa: F401
-from sklearn.impute import IterativeImputer, KNNImputer
 from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.neural_network import MLPRegressor
@@ -52,8 +44,6 @@ from sklearn.preprocessing import StandardScaler
 
 import skvn
 from skvn import VectorNetworkRegressor, VectorNetworkTransformer
-from skvn.__main__ import gaussian_conditional
-from skvn.datasets import hide_entries, hide_halves, make_functions
 
 VERSIONS = (
     f"skvn {skvn.__version__}, scikit-learn {sklearn.__version__}, "
@@ -134,83 +124,6 @@ def regression(quick):
         yield from cross_validated("regression", data, X, y, models, cv)
 
 
-def halves(quick):
-    """Error of hidden halves of unseen digits."""
-    X, y = load_digits(return_X_y=True)
-    X = X / 16
-    cv = StratifiedKFold(2 if quick else 5, shuffle=True, random_state=0)
-    for fold, (train, test) in enumerate(islice(cv.split(X, y), 1 if quick else 5)):
-        X_missing = hide_halves(X[test], random_state=fold)
-        for name, fill in _fillers(X[train], quick).items():
-            filled, seconds = timed(fill, X_missing)
-            error = _hidden_error(filled, X[test], X_missing)
-            yield row("halves", "digits", name, fold, error, seconds, seconds)
-
-
-def _fillers(X, quick):
-    """Functions that fill rows, each fitted on the complete training rows X."""
-    repeats = 1 if quick else 3
-    inputs = np.concatenate([hide_halves(X, 100 + k) for k in range(repeats)])
-    targets = np.concatenate([X] * repeats)
-    vn = {"n_components": 128, "random_state": 0}
-    regress = {"fit_intercept": False, "learning": "contrastive"}
-    return {
-        "KNNImputer": lambda Z: (
-            KNNImputer(n_neighbors=10, weights="distance").fit(X).transform(Z)
-        ),
-        "IterativeImputer": lambda Z: IterativeImputer(max_iter=10).fit(X).transform(Z),
-        "Gaussian conditional": lambda Z: gaussian_conditional(X, Z),
-        "VN transformer, l1": lambda Z: (
-            VectorNetworkTransformer(**vn).fit(X).reconstruct(Z)
-        ),
-        "VN transformer, ard": lambda Z: (
-            VectorNetworkTransformer(solver="ard", **vn).fit(X).reconstruct(Z)
-        ),
-        "VN regressor, contrastive": lambda Z: (
-            VectorNetworkRegressor(**vn, **regress).fit(inputs, targets).predict(Z)
-        ),
-    }
-
-
-def _hidden_error(filled, true, missing):
-    """Squared error of the hidden entries as a share of their energy."""
-    hidden = np.isnan(missing)
-    return np.square(filled - true)[hidden].sum() / np.square(true)[hidden].sum()
-
-
-def functions(quick):
-    """Hidden block of unseen sums, the task "wide", through the public estimators."""
-    n, seeds = (600, 1) if quick else (6000, 3)
-    for seed in range(seeds):
-        X, _ = make_functions(n, "train", random_state=100 + seed)
-        models = {
-            "VN transformer, ard": VectorNetworkTransformer(
-                n // 4 if quick else 256, solver="ard", random_state=seed
-            ),
-            "VN transformer, l1": VectorNetworkTransformer(
-                n // 4 if quick else 256,
-                alpha=0.002,
-                positive_code=False,
-                random_state=seed,
-            ),
-        }
-        for name, model in models.items():
-            _, fit_time = timed(model.fit, X)
-            yield from _unseen(name, model.reconstruct, seed, fit_time)
-        gauss = partial(gaussian_conditional, X, ridge=1e-6)
-        yield from _unseen("Gaussian conditional, ridge 1e-6", gauss, seed, 0.0)
-
-
-def _unseen(name, fill, seed, fit_time):
-    """Errors of one fitted model on every kind of signal."""
-    for kind in ("singles", "id_pairs", "pairs", "triples", "nested"):
-        _, clean = make_functions(400, kind, random_state=200 + seed)
-        missing = hide_entries(clean, "block", random_state=300 + seed)
-        filled, seconds = timed(fill, missing)
-        error = _hidden_error(filled, clean, missing)
-        yield row("functions", kind, name, seed, error, fit_time, seconds)
-
-
 def alpha(quick):
     """Accuracy on codes against alpha, for data on two scales."""
     tables = {
@@ -230,7 +143,7 @@ def alpha(quick):
             yield from cross_validated("alpha", data, X, y, {f"alpha={a}": model}, cv)
 
 
-TASKS = {f.__name__: f for f in (digits, regression, halves, functions, alpha)}
+TASKS = {f.__name__: f for f in (digits, regression, alpha)}
 
 
 def main():
