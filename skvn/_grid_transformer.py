@@ -15,7 +15,8 @@ from ._data import mean_squared_error, to_output, to_tensor
 from ._grid_params import image_shape
 from ._params import CONSTRAINTS
 from .core.grid_fill import fill, learn_fill, render
-from .core.learn import normalise
+from .core.grid_pair import Typical, typical_gain
+from .core.grid_start import start_profiles
 from .core.training import mean_square
 
 # Codes need little accuracy, and few sweeps, while the atoms still move.
@@ -53,7 +54,9 @@ class VectorNetworkGridTransformer(
         min_{a, b >= 0}  1/2 ||M * (X - (A2 b) (A1 a)^T)||^2 + lam (|a|_1 + |b|_1)
 
     A row position and a column position seen in different images therefore make sense
-    of an image that has both, also if half of it is missing.
+    of an image that has both, also if half of it is missing. Where one atom a side at a
+    gain that is usual for it explains an image as well (by the Bayesian information
+    criterion), that is the answer: a piece of an object then tells which object it is.
 
     Parameters
     ----------
@@ -65,8 +68,8 @@ class VectorNetworkGridTransformer(
     alpha : float, default=0.05
         Penalty lam in units of the typical norm of an image. Learning uses it as
         it stands. In ``transform`` and ``reconstruct`` every image has its own: twice
-        the standard deviation of what it leaves unexplained, between ``alpha / 20``
-        and ``2 * alpha``.
+        the standard deviation of what it leaves unexplained, between
+        ``alpha / 500`` and ``2 * alpha``.
     max_sweeps : int, default=16
         Turns of settling row and column codes in ``transform`` and ``reconstruct``.
     max_iter : int, default=100
@@ -80,7 +83,8 @@ class VectorNetworkGridTransformer(
     transform_tol : float, default=1e-3
         Relative duality gap of the codes in ``transform`` and ``reconstruct``.
     random_state : int, RandomState instance or None, default=None
-        Draws the first atoms and the order of the images.
+        Draws the first atoms (mean profiles of images, far from one another) and the
+        order of the images.
     device : str or torch.device, default="auto"
         "auto" is CUDA if there is one, else the CPU.
     verbose : bool or int, default=False
@@ -93,6 +97,10 @@ class VectorNetworkGridTransformer(
         change.
     column_components_ : ndarray of shape (n_components, w)
         Column atoms at unit length.
+    row_gain_, column_gain_ : ndarray of shape (n_components,)
+        Typical gain of an image is the row gain times the column gain of its atoms.
+    gain_spread_ : float
+        Standard deviation of the gain as a share of the typical one, at least 0.01.
     lambda_ : float
         ``alpha`` times the typical norm of an image.
     image_shape_ : tuple of int
@@ -217,11 +225,10 @@ class VectorNetworkGridTransformer(
         return self
 
     def _start(self, rows, generator):
-        """Random nonnegative atoms; the penalty in units of the images' norm."""
-        options = {"generator": generator, "dtype": torch.float64}
+        """Atoms from drawn profiles; the penalty in units of the images' norm."""
         batch = rows.batch()
-        draws = [torch.rand(p, self.n_components, **options) for p in self.image_shape_]
-        atoms = [normalise(A).to(batch.x) for A in draws]
+        draw = batch.weight, self.n_components, generator
+        atoms = start_profiles(*self._images(batch), *draw)
         norm = sqrt(mean_square(batch) * batch.x.shape[1])
         # Any penalty will do for images of zeros.
         return _Learner(*atoms, self.alpha * norm or self.alpha)
@@ -248,12 +255,20 @@ class VectorNetworkGridTransformer(
         return batch.x.reshape(shape), mask
 
     def _attributes(self, learner, rows):
-        """Atoms as rows, in NumPy."""
+        """Atoms as rows, in NumPy, and how bright the images are."""
+        A2, A1 = learner.A2, learner.A1
+        b, a = self._settle(rows, A2, A1, learner.lam, _LEARN_SWEEPS)
+        gain = (b @ A2.T).norm(dim=1) * (a @ A1.T).norm(dim=1)
+        weight = to_tensor(rows.weight, gain.device, gain.dtype)
+        typical = typical_gain(b, a, gain, weight)
         return {
-            "row_components_": learner.A2.T.cpu().numpy(),
-            "column_components_": learner.A1.T.cpu().numpy(),
+            "row_components_": A2.T.cpu().numpy(),
+            "column_components_": A1.T.cpu().numpy(),
+            "row_gain_": typical.row.cpu().numpy(),
+            "column_gain_": typical.column.cpu().numpy(),
+            "gain_spread_": typical.spread,
             "lambda_": learner.lam,
-            "device_": str(learner.A1.device),
+            "device_": str(A1.device),
         }
 
     # --- inference -------------------------------------------------------------
@@ -261,13 +276,21 @@ class VectorNetworkGridTransformer(
     def _codes(self, rows):
         """Row and column codes, and the atoms on their device."""
         atoms = self._atoms(rows.device, rows.dtype)
-        options = {"sweeps": self.max_sweeps, "tol": self.transform_tol, "adapt": True}
+        factors = self.row_gain_, self.column_gain_
+        factors = [to_tensor(v, rows.device, rows.dtype) for v in factors]
+        typical = Typical(*factors, self.gain_spread_)
+        b, a = self._settle(rows, *atoms, self.lambda_, self.max_sweeps, typical)
+        return b, a, atoms
+
+    def _settle(self, rows, A2, A1, lam, sweeps, typical=None):
+        """Row and column codes given the atoms."""
+        options = {"sweeps": sweeps, "tol": self.transform_tol, "adapt": True}
         parts = [
-            fill(*self._images(b), *atoms, self.lambda_, **options)
+            fill(*self._images(b), A2, A1, lam, **options, typical=typical)
             for b in rows.batches(self._predict_batch())
         ]
         b, a, _ = (torch.cat(p) for p in zip(*parts, strict=True))
-        return b, a, atoms
+        return b, a
 
     def _atoms(self, device, dtype):
         """Row and column atoms as columns, (h, K) and (w, K)."""

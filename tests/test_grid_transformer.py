@@ -92,6 +92,7 @@ def test_order_of_atoms_changes_nothing_but_the_codes(data, fitted):
     model = pickle.loads(pickle.dumps(fitted))
     order = np.random.RandomState(0).permutation(16)
     model.row_components_ = model.row_components_[order]
+    model.row_gain_ = model.row_gain_[order]
     X = hide_sides(data.y, data.positions, 0)[:20]
     np.testing.assert_allclose(model.reconstruct(X), fitted.reconstruct(X), atol=1e-6)
 

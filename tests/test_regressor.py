@@ -212,6 +212,7 @@ def test_std_is_posterior_and_noise_together():
 
 def posterior_variance(est, x):
     """diag(U Sigma U^T) with Sigma = (D^T D / s2 + diag(1 / gamma))^-1."""
+    from skvn.core.network import GROWTH
     from skvn.core.settle_ard import settle_ard
 
     tensor = lambda a: torch.from_numpy(np.array(a))  # noqa: E731
@@ -223,6 +224,7 @@ def posterior_variance(est, x):
         noise=est.noise_,
         floor=est.noise_floor_,
         mask=tensor(seen)[None],
+        growth=GROWTH,
     )
     D, U = est.components_[:, seen].T, est.output_components_
     gamma, s2 = post.gamma[0].numpy(), float(post.noise[0])

@@ -22,14 +22,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from .grid_pair import best_pair, misfit
+from .grid_profile import column_mean, gain, noise, residual, unit
 from .learn import hebb_step, normalise
 from .settle_l1 import settle_l1
 
 # Penalty of a row: this many standard deviations of what its codes leave unexplained
 # (noise alone passes a threshold of 2 once in 44 times), ...
 _NOISE_MARGIN = 2.0
-# ... within these multiples of the penalty used for learning. It starts at the highest.
-_LOWEST, _HIGHEST = 0.05, 2.0
+# ... within these multiples of the penalty used for learning. It starts low: a high one
+# can hold up the residual that it comes from.
+_LOWEST, _START, _HIGHEST = 0.002, 0.1, 2.0
 # Settle iterations of one turn; the next turn starts where this one ends.
 _MAX_ITER = 100
 
@@ -48,20 +51,6 @@ class Filled(NamedTuple):
     b: Tensor
     a: Tensor
     lam: Tensor
-
-
-def unit(v: Tensor) -> Tensor:
-    """Rows at unit length; an all-zero row stays zero.
-
-    Parameters
-    ----------
-    v : Tensor of shape (n, p)
-
-    Returns
-    -------
-    Tensor of shape (n, p)
-    """
-    return normalise(v.T).T
 
 
 def half_problem(A, X, M, f):
@@ -114,59 +103,6 @@ def settle_side(A, X, M, f, lam, start, tol):
     return codes, unit(codes @ A.T)
 
 
-def gain(X, M, g, f):
-    """Least-squares gain of the image ``g f^T`` on the observed pixels, at least 0.
-
-    Parameters
-    ----------
-    X : Tensor of shape (n, h, w)
-    M : bool Tensor of shape (n, h, w) or None
-    g, f : Tensor of shape (n, h) and (n, w)
-
-    Returns
-    -------
-    Tensor of shape (n, 1)
-    """
-    Y = g.unsqueeze(2) * f.unsqueeze(1)
-    power = (Y.square() if M is None else Y.square() * M).sum((1, 2))
-    s = (X * Y).sum((1, 2)) / torch.where(power > 0, power, 1)
-    return s.clamp_min(0).unsqueeze(1)
-
-
-def residual(X, M, g, f):
-    """``M * (X - g f^T)``.
-
-    Parameters
-    ----------
-    X : Tensor of shape (n, h, w)
-    M : bool Tensor of shape (n, h, w) or None
-    g, f : Tensor of shape (n, h) and (n, w)
-
-    Returns
-    -------
-    Tensor of shape (n, h, w)
-    """
-    R = X - g.unsqueeze(2) * f.unsqueeze(1)
-    return R if M is None else R * M
-
-
-def noise(X, M, g, f):
-    """Root mean squared residual of every row, at the best gain.
-
-    Parameters
-    ----------
-    X, M, g, f
-        As in ``residual``; unit profiles.
-
-    Returns
-    -------
-    Tensor of shape (n, 1)
-    """
-    r2 = residual(X, M, gain(X, M, g, f) * g, f).square().sum((1, 2))
-    seen = X.shape[1] * X.shape[2] if M is None else M.sum((1, 2)).clamp_min(1)
-    return (r2 / seen).sqrt().unsqueeze(1)
-
-
 def fill(X, M, A2, A1, lam, **options):
     """Settle row and column codes of every image; no image looks at another.
 
@@ -180,9 +116,11 @@ def fill(X, M, A2, A1, lam, **options):
     lam : float
         Penalty used for learning.
     **options
-        Keywords, all needed:
+        Keywords, needed but for the last:
     adapt : bool
         Let every row choose its penalty from its own residual.
+    typical : Typical or None, default=None
+        Gains to expect: prefer one atom a side if that explains the row as well.
     sweeps : int
     tol : float
         Relative duality gap of every settle.
@@ -202,11 +140,10 @@ def fill(X, M, A2, A1, lam, **options):
     return Filled(*(torch.cat(pair)[order] for pair in zip(a, b, strict=True)))
 
 
-def _fill(X, M, A2, A1, lam, *, adapt, sweeps, tol):
+def _fill(X, M, A2, A1, lam, *, adapt, sweeps, tol, typical=None):
     """``fill`` of images that are all complete (M is None) or all not."""
-    high = lam * (_HIGHEST if adapt else 1.0)
-    lam_n = X.new_full((len(X), 1), high)
-    f = unit(_column_mean(X, M).clamp_min(0))
+    lam_n = X.new_full((len(X), 1), lam * (_START if adapt else 1.0))
+    f = unit(column_mean(X, M).clamp_min(0))
     Xt, Mt = X.mT.contiguous(), None if M is None else M.mT.contiguous()
     b = a = None
     for _ in range(sweeps):
@@ -214,14 +151,39 @@ def _fill(X, M, A2, A1, lam, *, adapt, sweeps, tol):
         a, f = settle_side(A1, Xt, Mt, g, lam_n, a, tol)
         if adapt:
             rms = noise(X, M, g, f)
-            lam_n = (_NOISE_MARGIN * rms).clamp(_LOWEST * lam, high)
-    root = gain(X, M, g, f).sqrt()
-    return Filled(_at_norm(b, A2, root), _at_norm(a, A1, root), lam_n)
+            lam_n = (_NOISE_MARGIN * rms).clamp(_LOWEST * lam, _HIGHEST * lam)
+    b, a, s = _at_norm(b, A2, 1), _at_norm(a, A1, 1), gain(X, M, g, f)
+    if typical is not None and typical.spread > 0:
+        v = (lam_n / _NOISE_MARGIN).square()
+        b, a, s = plainer(X, M, A2, A1, (b, a, s), v, typical)
+    return Filled(s.sqrt() * b, s.sqrt() * a, lam_n)
 
 
-def _column_mean(X, M):
-    """Mean of the observed pixels of every column, (n, w)."""
-    return X.mean(1) if M is None else X.sum(1) / M.sum(1).clamp_min(1)
+def plainer(X, M, A2, A1, settled, noise, typical):
+    """Codes and gain of the best pair of atoms where its misfit is lower.
+
+    Parameters
+    ----------
+    X, M, A2, A1
+        As in ``fill``.
+    settled : tuple (b, a, s)
+        Codes of unit profiles, and gain.
+    noise : Tensor of shape (n, 1)
+        Variance.
+    typical : Typical
+
+    Returns
+    -------
+    b, a, s : Tensor of shape (n, K), (n, K) and (n, 1)
+    """
+    data, best = (X, M, A2, A1), settled
+    free = typical._replace(spread=torch.inf)
+    for gains in (typical, free):
+        pair = best_pair(*data, noise, gains)
+        old, new = (misfit(*data, *v, noise, typical) for v in (best, pair))
+        better = (new < old) & (settled[2] > 0)
+        best = [torch.where(better, p, v) for p, v in zip(pair, best, strict=True)]
+    return best
 
 
 def _at_norm(codes, A, norm):

@@ -10,6 +10,10 @@ from .block import block_energy, settle_block
 from .layer import Layer, message
 from .settle_ard import settle_ard
 
+# Most that a row may raise the prior variance of an atom. Without a limit, atoms that
+# are nearly hidden make wild guesses; 20 already costs accuracy on hidden entries.
+GROWTH = 64.0
+
 
 class Relevance(NamedTuple):
     """What the sparse-Bayesian settle starts from, in the units of x squared."""
@@ -183,7 +187,7 @@ def settle_relevance(net, x, mask=None, readout=None):
     """Posterior of a one-layer network's codes (see ``settle_ard``)."""
     prior, noise, floor = net.relevance
     options = {"noise": noise, "floor": floor, "mask": mask, "readout": readout}
-    return settle_ard(net.layers[0].S, x, prior, **options)
+    return settle_ard(net.layers[0].S, x, prior, growth=GROWTH, **options)
 
 
 @dataclass

@@ -52,6 +52,7 @@ def settle_ard(
     rounds=4,
     rule="mackay",
     readout=None,
+    growth=None,
 ):
     """Settle every row by sparse-Bayesian inference.
 
@@ -66,9 +67,11 @@ def settle_ard(
 
     Limits, with e the mean square of the r visible entries of the row and ``|d_k|``
     over these: ``1e-9 <= gamma_k |d_k|^2 / (r e) <= 0.5`` (or `prior` if that is below
-    the lower limit) and ``floor <= s2 <= e``. A hidden entry is thus the same as an
-    entry that does not exist. Scaling `observed` by a, `prior`, `noise` and `floor` by
-    a^2 scales the codes by a.
+    the lower limit) and ``floor <= s2 <= e``; with `growth`, also
+    ``gamma_k <= growth * prior_k``, or an atom of which little is visible could predict
+    huge hidden entries. A hidden entry is thus the same as an entry that does not
+    exist. Scaling `observed` by a, `prior`, `noise` and `floor` by a^2 scales the codes
+    by a.
 
     Parameters
     ----------
@@ -91,6 +94,8 @@ def settle_ard(
         Update of gamma and s2.
     readout : Tensor of shape (m, K) or None
         U; if given, the posterior variance of U g is returned too.
+    growth : float or None
+        Most that gamma may grow over `prior`; None is no limit.
 
     Returns
     -------
@@ -119,7 +124,7 @@ def settle_ard(
     seen = torch.ones_like(observed) if mask is None else mask.to(observed.dtype)
     values = observed if mask is None else torch.where(mask, observed, 0.0)
     form = DUAL if design.shape[-2] <= design.shape[-1] else PRIMAL
-    options = (prior, noise, floor, rounds, rule, readout)
+    options = (prior, noise, floor, rounds, rule, readout, growth)
     parts = [
         _settle_block(rows, form, *options)
         for rows in blocks(design, values, seen, readout)
@@ -168,11 +173,11 @@ def evidence(design, observed, gamma, noise, mask=None):
     return (values * solve.dual).sum(-1) + log_det
 
 
-def _settle_block(rows, form, prior, noise, floor, rounds, rule, readout):
+def _settle_block(rows, form, prior, noise, floor, rounds, rule, readout, growth):
     """Settle one block; returns codes, gamma, noise, variance."""
     gamma = prior.expand(len(rows.values), -1).to(rows.values)
     s2 = torch.full_like(rows.values[:, 0], noise)
-    low, high = _limits(rows, prior)
+    low, high = _limits(rows, prior, growth)
     for _ in range(rounds):
         solve = form.solve(rows, gamma, s2)
         share, trace = form.leverage(rows, gamma, s2, solve.factor)
@@ -187,11 +192,12 @@ def _settle_block(rows, form, prior, noise, floor, rounds, rule, readout):
     return codes, gamma, s2, form.variance(rows, gamma, solve.factor, readout)
 
 
-def _limits(rows, prior):
+def _limits(rows, prior, growth):
     """Lower and upper limit of gamma, (b, K), from what each row shows of itself."""
     size = _visible_size(rows)
     full = rows.values.square().sum(-1)[:, None] / torch.where(size > 0, size, 1.0)
-    return torch.minimum(OFF * full, prior), CAP * full
+    high = CAP * full if growth is None else (CAP * full).minimum(growth * prior)
+    return torch.minimum(OFF * full, prior), high
 
 
 def _visible_size(rows):

@@ -11,6 +11,7 @@ from skvn.core.energy import prox
 from skvn.core.layer import Layer, message
 from skvn.core.learn import hebb_step, local_updates, normalise
 from skvn.core.network import (
+    GROWTH,
     Network,
     Relevance,
     block_energy,
@@ -385,6 +386,7 @@ def test_relevance_settles_by_ard():
     net.relevance = Relevance(x.new_full((9,), 0.5), 1e-2, 1e-3)
     layer = net.layers[0]
     options = {"noise": 1e-2, "floor": 1e-3, "mask": mask, "readout": layer.U}
+    options["growth"] = GROWTH
     expected = settle_ard(layer.S, x, net.relevance.prior, **options)
     for a, b in zip(settle_relevance(net, x, mask, layer.U), expected, strict=True):
         assert torch.equal(a, b)

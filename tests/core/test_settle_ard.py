@@ -113,7 +113,7 @@ def test_both_forms_agree(shape, per_row, rule):
     seen = mask.to(observed.dtype)
     rows = Rows(design, observed * seen, seen, None)
     readout = _normal(5, shape[1])
-    options = (prior, 1e-2, 1e-4, 4, rule, readout)
+    options = (prior, 1e-2, 1e-4, 4, rule, readout, None)
     dual = _settle_block(rows, DUAL, *options)
     primal = _settle_block(rows, PRIMAL, *options)
     for first, second in zip(dual, primal, strict=True):
@@ -356,6 +356,16 @@ def test_limits_hold(shape):
     assert (noisy.noise <= energy * (1 + 1e-12)).all()
     high = settle_ard(design, observed, prior, noise=1e2, floor=1e2)
     assert (high.noise == 1e2).all()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_growth_limits_gamma(shape):
+    design, observed, mask, prior = _problem(*shape, visible=0.3)
+    options = {"mask": mask, "rounds": 1, "rule": "em", **OPTIONS}
+    free = settle_ard(design, 9 * observed, prior, **options).gamma
+    assert (free > 2 * prior).any()
+    limited = settle_ard(design, 9 * observed, prior, growth=2, **options).gamma
+    _close(limited, free.minimum(2 * prior))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
