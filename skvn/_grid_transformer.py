@@ -123,8 +123,8 @@ class VectorNetworkGridTransformer(
     -----
     The product is one object: several objects in one image, textured backgrounds and
     negative pixels are not explained (subtract a background first). Complete clean
-    images are the best to learn from: learned from half-missing ones, unseen
-    half-missing images are filled about twice as badly.
+    images are the best to learn from: the first atoms are profiles of images, and those
+    of noisy or half-missing ones are poor.
 
     The profiles are set to unit length between the turns, so the sweeps need not lower
     the energy one by one, and they end at a local minimum.

@@ -29,8 +29,9 @@ _ACTIVE = 1e-3
 # Iterations for the gains of atoms, and the weight of the mean among the images.
 _ITERATIONS, _PRIOR = 100, 1e-7
 _LEAST_SPREAD = 0.01
-# Share of images that may have any gain.
-_ODD = 0.01
+# Share of images that may have any gain, and the highest of a pair in units of the
+# typical one: an object far brighter than any, but nearly all hidden, fits most things.
+_ODD, _BRIGHTEST = 0.01, 3.0
 _TINY = 1e-30
 
 
@@ -134,7 +135,7 @@ def best_pair(X, M, A2, A1, noise, typical):
     Parameters
     ----------
     X, M, A2, A1, noise, typical
-        As in ``misfit``; the gain is free if the spread is infinite.
+        As in ``misfit``; the gain is free, within bounds, if the spread is infinite.
 
     Returns
     -------
@@ -158,6 +159,7 @@ def _best_pair(X, M, A2, A1, noise, typical):
     mean = typical.row[:, None] * typical.column
     trust = noise[:, :, None] / (typical.spread * mean).square()
     s = ((match + trust * mean) / (power + trust).clamp_min(_TINY)).clamp_min(0)
+    s = s.minimum(_BRIGHTEST * mean)
     J = s * (s * power / 2 - match) + trust * (s - mean).square() / 2
     pick = J.flatten(1).argmin(1, keepdim=True)
     K = A1.shape[1]

@@ -74,6 +74,15 @@ def test_what_is_typical_decides_between_readings_that_fit_alike():
     assert 0 < s[1] < 1  # nothing typical fits: any gain may be
 
 
+def test_a_sliver_is_not_taken_for_part_of_a_giant():
+    A = bumps(8, range(8))
+    X, M = torch.zeros(1, 8, 8).double(), torch.zeros(1, 8, 8, dtype=torch.bool)
+    M[:, 0], X[:, 0] = True, A[:, 4]  # at row 4 the gain would have to be 1 / A[0, 4]
+    free = Typical(torch.ones(1).double(), torch.ones(8).double(), torch.inf)
+    *_, s = best_pair(X, M, A[:, 4:5], A, column(1, 1e-6), free)
+    assert 1 / A[0, 4] > 1000 and float(s) == 3
+
+
 def test_one_atom_more_has_to_be_worth_it():
     A = torch.eye(4, dtype=torch.float64)
     b = torch.tensor([[1.0, 0, 0, 0], [1, 1e-3, 0, 0], [1, 1, 0, 0]]).double()
