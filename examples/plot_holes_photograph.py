@@ -10,7 +10,7 @@ says where it is unsure.
 
 # %%
 # One photograph to learn from, another to fill
-# --------------------------------------------
+# ---------------------------------------------
 
 import matplotlib.pyplot as plt
 import numpy as np
