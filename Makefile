@@ -49,7 +49,7 @@ bench-smoke:
 	@echo "bench-smoke: none yet (there are no scripts in benchmarks/)"
 endif
 
-# The full runs, up to an hour per task on 2 cores; finished rows are skipped.
+# The full runs, an hour or more per task on 2 cores; finished rows are skipped.
 # MNIST=path.npz avoids a download.
 bench: $(VENV)/.stamp-benchmarks
 	set -e; for task in functions spatial nbody; do \
