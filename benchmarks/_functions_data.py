@@ -83,8 +83,3 @@ def hidden_targets(x, generator):
     draw = torch.randint(2**31, (), generator=generator, device=generator.device)
     missing = torch.as_tensor(hide_either(x.cpu().numpy(), int(draw)), device=x.device)
     return missing, torch.where(missing.isnan(), x, torch.nan)
-
-
-def itself(x, generator):
-    """What an autoencoder learns from."""
-    return x, x

@@ -39,7 +39,6 @@ from _functions_data import (
     N_POINTS,
     hidden_targets,
     hide_either,
-    itself,
     load,
 )
 from _functions_vn import (
@@ -49,6 +48,7 @@ from _functions_vn import (
     vector_networks,
 )
 from _runner import Method, main
+from baselines.autoencoders import itself
 from baselines.dictionary import Projection, SparseDictionary
 from baselines.gaussian import GaussianConditional, MixtureConditional
 from baselines.imputers import Imputer, MaskedRidge, Neighbours
